@@ -131,6 +131,7 @@ fn will_use(survey: &Survey) -> Vec<String> {
         format!("Weights and KV cache are split into parts of at most {}.", Bytes(device.max_binding_bytes)),
     ];
     sentences.extend(device.kernels.iter().cloned());
+    sentences.push(device.uploads.clone());
     for (name, there) in &device.features {
         if !there {
             sentences.push(format!("Without {name}, a slower fallback is used."));
@@ -167,6 +168,7 @@ mod tests {
                 workgroup_invocations: 1024,
                 measured: mock_engine::measured(),
                 kernels: vec!["Matrix products use f32 kernels.".into()],
+                uploads: "Uploads are copied from host memory.".into(),
             },
             storage: StorageReport::default(),
         };
@@ -185,6 +187,7 @@ mod tests {
             "through a software driver",
             "Without subgroups",
             "Matrix products use f32 kernels.",
+            "Uploads are copied from host memory.",
             "disk read",
             "Budgets",
         ] {

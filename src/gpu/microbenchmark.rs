@@ -9,9 +9,13 @@ use super::device::Gpu;
 use super::error::GpuError;
 use super::kernels::linear::bench;
 use super::recorder::Recorder;
+use super::upload_ring::PageUploads;
 
 /// Timed repetitions; the best one counts.
 const REPETITIONS: usize = 4;
+/// Staging buffers of an upload, as many and as large as those of KV pages.
+const UPLOAD_SLOTS: usize = 3;
+const UPLOAD_SLOT_BYTES: u64 = 4 << 20;
 
 /// Peak rates of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
@@ -95,7 +99,8 @@ fn copy(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
 fn upload(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
     let target = gpu.buffer("probe target", n_bytes)?.all();
     let bytes = vec![1u8; n_bytes as usize];
-    let secs = best_secs(|| wall_secs(|| gpu.upload(&target, &bytes).and_then(|()| gpu.wait_idle())))?;
+    let mut uploads = PageUploads::new(gpu, UPLOAD_SLOTS, UPLOAD_SLOT_BYTES)?;
+    let secs = best_secs(|| wall_secs(|| uploads.upload(gpu, &target, &bytes)))?;
     Ok(n_bytes as f64 / secs)
 }
 

@@ -54,6 +54,9 @@ pub struct DeviceReport {
     /// sentences about the kernels; in JSON they are in `will_use`
     #[serde(skip)]
     pub kernels: Vec<String>,
+    /// a sentence about uploads; in JSON it is in `will_use`
+    #[serde(skip)]
+    pub uploads: String,
 }
 
 impl AdapterLine {
@@ -95,6 +98,7 @@ impl DeviceReport {
             workgroup_invocations: limits.max_compute_invocations_per_workgroup,
             measured: measure_open(gpu)?,
             kernels: LinearVariant::explanation(gpu),
+            uploads: gpu.upload_explanation(),
         })
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
-use crate::gpu::StagingBuffer;
+use crate::gpu::{StagingBuffer, TransferQueue};
 use crate::kv::bandwidth_limit::BandwidthLimit;
 use crate::kv::error::KvError;
 use crate::kv::offload::{OffloadError, OffloadTiers, Retention};
@@ -36,6 +36,8 @@ pub(super) struct TransferWorker {
     pub offload: Option<Box<OffloadTiers>>,
     pub slots: Vec<StagingBuffer>,
     pub readbacks: Vec<StagingBuffer>,
+    /// sends filled staging buffers to VRAM
+    pub queue: Option<TransferQueue>,
     /// compression buffer of one page
     pub compressed: Vec<u8>,
     /// mapped, empty staging buffers
@@ -91,7 +93,9 @@ impl TransferWorker {
                 self.report_faults();
                 let _ = done.send(self.offload.take().map(|offload| offload.close().1));
             }
-            Message::Buffers { slots, readbacks } => (self.slots, self.readbacks) = (slots, readbacks),
+            Message::Buffers { slots, readbacks, queue } => {
+                (self.slots, self.readbacks, self.queue) = (slots, readbacks, queue);
+            }
             Message::Plan { epoch, plan } => {
                 (self.epoch, self.next) = (epoch, 0);
                 if let Some(offload) = &mut self.offload {
@@ -242,6 +246,16 @@ impl TransferWorker {
                 self.free.push_front(slot);
                 self.next = usize::MAX;
                 return self.events.send(TransferEvent::Failed(error)).is_ok();
+            }
+        }
+        if let Some(queue) = &mut self.queue {
+            let began = Instant::now();
+            let sent = self.slots[slot].send(queue, batch.groups.len() as u64 * page_bytes);
+            transferring += began.elapsed();
+            if let Err(error) = sent {
+                self.free.push_front(slot);
+                self.next = usize::MAX;
+                return self.events.send(TransferEvent::Failed(error.into())).is_ok();
             }
         }
         let arrives_at = self.link.delay_for(Instant::now(), batch.groups.len() as u64 * page_bytes);
