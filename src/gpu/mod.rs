@@ -41,6 +41,7 @@ pub use error::GpuError;
 pub use host_memory::TransferQueue;
 pub use kernel::{Binding, Kernel};
 pub use memory_info::DeviceMemory;
+pub use parallel_copy::is_divided;
 pub use recorder::{Recorder, Submitted};
 pub use shader_source::KernelKey;
 pub use staging::StagingBuffer;

@@ -20,6 +20,36 @@ fn part_bytes(n_bytes: usize, n_cores: usize) -> usize {
     n_bytes.div_ceil(n_parts).next_multiple_of(ALIGN_BYTES)
 }
 
+/// True if several threads would copy this many bytes in all.
+pub fn is_divided(n_bytes: u64) -> bool {
+    n_bytes >= MIN_BYTES as u64 && rayon::current_num_threads() >= MIN_CORES
+}
+
+/// Calls `write` with each of `rows` and its index, on several threads at once if they are many bytes.
+///
+/// # Errors
+/// One of those of `write`.
+pub(super) fn write_rows<E: Send>(rows: &[&[u8]], write: impl Fn(usize, &[u8]) -> Result<(), E> + Sync) -> Result<(), E> {
+    let n_bytes: usize = rows.iter().map(|row| row.len()).sum();
+    if !is_divided(n_bytes as u64) {
+        return rows.iter().enumerate().try_for_each(|(i, row)| write(i, row));
+    }
+    let least = rows.len().div_ceil(N_THREADS);
+    rows.par_iter().with_min_len(least).enumerate().try_for_each(|(i, row)| write(i, row))
+}
+
+/// Copies `rows` of `row_bytes` each to `to`, which has room for all of them.
+#[cfg(any(test, target_os = "linux", windows))]
+pub(super) fn copy_rows(rows: &[&[u8]], row_bytes: usize, to: &mut [u8]) {
+    let pairs = |(to, row): (&mut [u8], &&[u8])| to.copy_from_slice(row);
+    if !is_divided(to.len() as u64) {
+        to.chunks_exact_mut(row_bytes).zip(rows).for_each(pairs);
+        return;
+    }
+    let least = rows.len().div_ceil(N_THREADS);
+    to.par_chunks_exact_mut(row_bytes).with_min_len(least).zip(rows).for_each(pairs);
+}
+
 /// Calls `write` with each part of `bytes` and its offset, on several threads at once if they are many.
 ///
 /// # Errors
@@ -33,6 +63,7 @@ pub(super) fn write_parts<E: Send>(bytes: &[u8], write: impl Fn(usize, &[u8]) ->
 }
 
 /// Copies `from` to `to`, which has the same length.
+#[cfg(any(test, target_os = "linux", windows))]
 pub(super) fn copy(from: &[u8], to: &mut [u8]) {
     let part = part_bytes(from.len(), rayon::current_num_threads());
     if from.len() <= part {
@@ -74,6 +105,24 @@ mod tests {
             assert_eq!(parts.len(), if n_bytes < MIN_BYTES { 1 } else { N_THREADS });
             assert!(parts.windows(2).all(|w| w[0].0 + w[0].1 == w[1].0), "{parts:?}");
             assert_eq!(parts.iter().map(|(_, n)| n).sum::<usize>(), n_bytes);
+        }
+        let rows: Vec<Vec<u8>> = (0..9u8).map(|i| vec![i; MIN_BYTES / 8]).collect();
+        let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        for n_rows in [1, 9] {
+            let (rows, mut to) = (&rows[..n_rows], vec![0; n_rows * MIN_BYTES / 8]);
+            assert_eq!(pool.install(|| is_divided(to.len() as u64)), n_rows == 9);
+            pool.install(|| copy_rows(rows, MIN_BYTES / 8, &mut to));
+            assert!(to == rows.concat());
+            let written = std::sync::Mutex::new(Vec::new());
+            let write = |i: usize, row: &[u8]| {
+                assert!(row == rows[i]);
+                written.lock().unwrap().push(i);
+                Ok::<(), ()>(())
+            };
+            pool.install(|| write_rows(rows, write)).unwrap();
+            let mut written = written.into_inner().unwrap();
+            written.sort_unstable();
+            assert!(written.into_iter().eq(0..n_rows));
         }
         assert_eq!(pool.install(|| write_parts(&vec![0; MIN_BYTES], |at, _| if at > 0 { Err(7) } else { Ok(()) })), Err(7));
     }

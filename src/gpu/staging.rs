@@ -77,14 +77,29 @@ impl StagingBuffer {
         match &self.access {
             Access::Host(host) => host.memory.write(offset, bytes).map_err(refused),
             // Mapped ranges that do not overlap may be written by several threads.
-            Access::Mapped(_) => parallel_copy::write_parts(bytes, |at, part| {
-                let begin = offset + at as u64;
-                let range = begin..begin + part.len() as u64;
-                let mut view = self.buffer.raw.slice(range).get_mapped_range_mut().map_err(refused)?;
-                view.copy_from_slice(part);
-                Ok(())
-            }),
+            Access::Mapped(_) => parallel_copy::write_parts(bytes, |at, part| self.write_mapped(offset + at as u64, part)),
         }
+    }
+
+    /// Same for `rows` of `row_bytes` each, one after the other.
+    ///
+    /// # Errors
+    /// As above, or a row of another length.
+    pub fn write_rows(&self, offset: u64, rows: &[&[u8]], row_bytes: usize) -> Result<(), GpuError> {
+        self.check_range(offset, (rows.len() * row_bytes) as u64)?;
+        match &self.access {
+            Access::Host(host) => host.memory.write_rows(offset, rows, row_bytes).map_err(refused),
+            Access::Mapped(_) => {
+                parallel_copy::write_rows(rows, |i, row| self.write_mapped(offset + (i * row_bytes) as u64, row))
+            }
+        }
+    }
+
+    fn write_mapped(&self, offset: u64, bytes: &[u8]) -> Result<(), GpuError> {
+        let range = offset..offset + bytes.len() as u64;
+        let mut view = self.buffer.raw.slice(range).get_mapped_range_mut().map_err(refused)?;
+        view.copy_from_slice(bytes);
+        Ok(())
     }
 
     /// Copies the first `n_bytes` to VRAM, if the buffer is sent by a transfer queue, and waits until they are there.

@@ -55,13 +55,27 @@ impl HostMemory {
     /// # Errors
     /// The range is outside the buffer, or the driver refuses to flush it.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), String> {
-        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.size);
-        end.ok_or_else(|| format!("{} bytes at {offset} of {}", bytes.len(), self.size))?;
+        self.access(offset, bytes.len(), |target| parallel_copy::copy(bytes, target))
+    }
+
+    /// Same for `rows` of `row_bytes` each, one after the other.
+    ///
+    /// # Errors
+    /// As above, or a row of another length.
+    pub fn write_rows(&self, offset: u64, rows: &[&[u8]], row_bytes: usize) -> Result<(), String> {
+        if row_bytes == 0 || rows.iter().any(|row| row.len() != row_bytes) {
+            return Err(format!("rows that do not have {row_bytes} bytes"));
+        }
+        self.access(offset, rows.len() * row_bytes, |target| parallel_copy::copy_rows(rows, row_bytes, target))
+    }
+
+    fn access(&self, offset: u64, n_bytes: usize, write: impl FnOnce(&mut [u8])) -> Result<(), String> {
+        let end = offset.checked_add(n_bytes as u64).filter(|end| *end <= self.size);
+        end.ok_or_else(|| format!("{n_bytes} bytes at {offset} of {}", self.size))?;
         let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the range is within the mapped memory, which was filled when it was mapped and lives as long as `buffer`.
         // The lock makes this the only reference to it.
-        let target = unsafe { std::slice::from_raw_parts_mut(mapped.start.as_ptr().add(offset as usize), bytes.len()) };
-        parallel_copy::copy(bytes, target);
+        write(unsafe { std::slice::from_raw_parts_mut(mapped.start.as_ptr().add(offset as usize), n_bytes) });
         mapped.flush()
     }
 }

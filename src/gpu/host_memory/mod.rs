@@ -58,15 +58,24 @@ impl Gpu {
         checked.as_ref().copied().map_err(String::as_str)
     }
 
-    /// The queue for copies, for one owner at a time. Checked by a copy on the first call.
+    /// Whether there is a queue for copies, checked by a copy on the first call.
+    ///
+    /// # Errors
+    /// Why there is none, as a clause.
+    pub fn has_transfer_queue(&self) -> Result<(), &str> {
+        self.host_memory()?;
+        let slot = self.queue_slot.as_ref().map_err(String::as_str)?;
+        let checked = self.queue_check.get_or_init(|| check_transfer_queue(self, slot));
+        checked.as_ref().copied().map_err(String::as_str)
+    }
+
+    /// The queue for copies, for one owner at a time.
     ///
     /// # Errors
     /// Why there is none, as a clause.
     pub fn transfer_queue(&self) -> Result<TransferQueue, String> {
-        self.host_memory()?;
-        let slot = self.queue_slot.as_ref().map_err(String::clone)?;
-        self.queue_check.get_or_init(|| check_transfer_queue(self, slot)).clone()?;
-        TransferQueue::new(self, slot)
+        self.has_transfer_queue()?;
+        TransferQueue::new(self, self.queue_slot.as_ref().map_err(String::clone)?)
     }
 
     /// Families of the queues that use host memory; empty if there is only one.
@@ -81,8 +90,8 @@ impl Gpu {
                 "Uploads are written to buffers that the driver maps: there is no host memory to copy from, because {reason}."
             );
         }
-        match self.transfer_queue() {
-            Ok(_) => {
+        match self.has_transfer_queue() {
+            Ok(()) => {
                 "Uploads are copied from host memory; those of KV pages on a queue of their own, beside the kernels.".to_owned()
             }
             Err(reason) => format!("Uploads are copied from host memory on the queue of the kernels: {reason}."),

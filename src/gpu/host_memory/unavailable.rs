@@ -36,6 +36,14 @@ impl HostMemory {
     pub fn write(&self, _offset: u64, _bytes: &[u8]) -> Result<(), String> {
         match *self {}
     }
+
+    /// Writes rows.
+    ///
+    /// # Errors
+    /// None.
+    pub fn write_rows(&self, _offset: u64, _rows: &[&[u8]], _row_bytes: usize) -> Result<(), String> {
+        match *self {}
+    }
 }
 
 impl LandingBuffer {

@@ -26,7 +26,7 @@ impl UploadPlaces {
     /// Those of a device. Without memory of its own, it has everything in RAM, and the plan is right as it is.
     pub fn of(gpu: &Gpu) -> UploadPlaces {
         let in_ram = gpu.has_own_memory() && gpu.host_memory().is_ok();
-        UploadPlaces { in_ram, in_vram: !in_ram || gpu.transfer_queue().is_ok() }
+        UploadPlaces { in_ram, in_vram: !in_ram || gpu.has_transfer_queue().is_ok() }
     }
 }
 
