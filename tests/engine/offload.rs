@@ -80,9 +80,8 @@ fn exact_offload_logits_do_not_depend_on_the_kind_of_upload_buffer() {
         let options = LoadOptions { kv_dtype, budgets, context: Some(1024), ..Default::default() };
         let Some((host, summary)) = logits(test, options.clone(), &tokens) else { return };
         let mapped = logits_on(test, options, &tokens, Arc::new(DevicePool::with_overrides(portable))).unwrap();
-        assert!(summary.moved_bytes.ram_to_vram > 0, "pages were uploaded");
-        assert_eq!(summary.moved_bytes.ram_to_vram, mapped.1.moved_bytes.ram_to_vram);
-        // Equal if both prefill in the same chunks, whose sizes depend on the measured speed.
+        assert!(summary.moved_bytes.ram_to_vram > 0 && mapped.1.moved_bytes.ram_to_vram > 0, "pages were uploaded");
+        // Equal if both prefill in the same chunks, whose sizes depend on the measured speed. So does what is uploaded.
         let kld = worst_kld(&host, &mapped.0, host.len() / tokens.len());
         assert!(kld <= 3e-5, "{kv_dtype:?}: {kld}");
     }
