@@ -140,6 +140,7 @@ fn will_use(survey: &Survey) -> Vec<String> {
     ));
     sentences.extend(device.kernels.iter().cloned());
     sentences.extend(device.tuning.iter().map(|(part, selected)| format!("Tuning, {part}: {selected}.")));
+    sentences.push(device.uploads.clone());
     for (name, there) in &device.features {
         if !there {
             sentences.push(format!("Without {name}, a slower fallback is used."));
@@ -177,6 +178,7 @@ mod tests {
                 measured: mock_engine::measured(),
                 kernels: vec!["Matrix products use f32 kernels.".into()],
                 tuning: vec![("attention of decode", "64 splits: the fastest (64 splits 9.0 us)".into())],
+                uploads: "Uploads are copied from host memory.".into(),
             },
             storage: StorageReport::default(),
         };
@@ -199,6 +201,7 @@ mod tests {
             "Matrix products use f32 kernels.",
             "attention of decode    64 splits: the fastest",
             "Tuning, attention of decode: 64 splits",
+            "Uploads are copied from host memory.",
             "disk read",
             "Budgets",
         ] {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::cooperative::{self, CooperativeMatrices};
 use super::error::GpuError;
+use super::host_memory::{QueueSlot, open_with_transfer_queue};
 use super::kernel::{Kernel, ParamsRing};
 use super::shader_source::KernelKey;
 use super::tuning::Tuning;
@@ -28,6 +29,10 @@ pub struct FeatureOverrides {
     pub hardware_kernels: bool,
     /// run-time checks in every shader: bounds, loop counters, divisors
     pub checked_shaders: bool,
+    /// uploads through buffers that wgpu maps
+    pub no_host_memory: bool,
+    /// uploads on the queue of the kernels
+    pub no_transfer_queue: bool,
 }
 
 /// Options for opening a device.
@@ -84,9 +89,38 @@ fn rank(kind: wgpu::DeviceType) -> u8 {
 
 /// Errors outside every error scope.
 #[derive(Default)]
-struct Health {
+pub(super) struct Health {
     lost: Mutex<Option<String>>,
     rejected: Mutex<Option<String>>,
+}
+
+impl Health {
+    /// True if the device was lost.
+    pub fn is_lost(&self) -> bool {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+}
+
+/// Opens an adapter, with one more queue for copies if it is a card that has one.
+fn open_device(
+    adapter: &wgpu::Adapter,
+    descriptor: &wgpu::DeviceDescriptor<'_>,
+    overrides: FeatureOverrides,
+) -> Result<(wgpu::Device, wgpu::Queue, Result<QueueSlot, String>), wgpu::RequestDeviceError> {
+    let with_queue = match has_own_memory(&adapter.get_info()) {
+        _ if overrides.no_transfer_queue || overrides.no_host_memory => Err("a second queue is switched off".to_owned()),
+        // What arrives would be copied once more in the same memory.
+        false => Err("the device has no memory of its own".to_owned()),
+        true => open_with_transfer_queue(adapter, descriptor),
+    };
+    match with_queue {
+        Ok((device, queue, slot)) => Ok((device, queue, Ok(slot))),
+        Err(reason) => pollster::block_on(adapter.request_device(descriptor)).map(|(device, queue)| (device, queue, Err(reason))),
+    }
+}
+
+fn has_own_memory(info: &wgpu::AdapterInfo) -> bool {
+    matches!(info.device_type, wgpu::DeviceType::DiscreteGpu | wgpu::DeviceType::VirtualGpu)
 }
 
 /// An open compute device.
@@ -101,9 +135,15 @@ pub struct Gpu {
     /// matrices that kernels can use, or why there are none
     pub(super) matrices: OnceLock<Result<CooperativeMatrices, String>>,
     tuning: Mutex<Tuning>,
-    health: Arc<Health>,
+    pub(super) health: Arc<Health>,
     pub(super) kernels: Mutex<HashMap<KernelKey, Arc<Kernel>>>,
     pub(super) allocated_bytes: Arc<AtomicU64>,
+    /// bytes of host memory, see [`Gpu::host_memory`]
+    pub(super) host_bytes: Arc<AtomicU64>,
+    pub(super) host_memory: OnceLock<Result<(), String>>,
+    /// the queue for copies, or why there is none
+    pub(super) queue_slot: Result<QueueSlot, String>,
+    pub(super) queue_check: OnceLock<Result<(), String>>,
     pub(super) params_ring: Mutex<Option<Arc<ParamsRing>>>,
 }
 
@@ -137,14 +177,15 @@ impl Gpu {
             limits.max_immediate_size = 0;
         }
         let request = |required_features, experimental_features| {
-            pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+            let descriptor = wgpu::DeviceDescriptor {
                 label: Some("strata compute"),
                 required_features,
                 required_limits: limits.clone(),
                 experimental_features,
                 memory_hints: wgpu::MemoryHints::MemoryUsage,
                 trace: wgpu::Trace::Off,
-            }))
+            };
+            open_device(adapter, &descriptor, overrides)
         };
         // Kernels for software devices have no use for cooperative matrices. A driver that lists them may refuse them.
         let is_wanted = overrides.hardware_kernels || info.device_type != wgpu::DeviceType::Cpu;
@@ -154,7 +195,7 @@ impl Gpu {
             let features = features | cooperative::FEATURES;
             request(features, cooperative::experimental_features()).ok().map(|opened| (opened, features))
         });
-        let (device, queue) = if let Some((opened, with_matrices)) = with_matrices {
+        let (device, queue, queue_slot) = if let Some((opened, with_matrices)) = with_matrices {
             features = with_matrices;
             opened
         } else {
@@ -182,6 +223,10 @@ impl Gpu {
             health,
             kernels: Mutex::new(HashMap::new()),
             allocated_bytes: Arc::new(AtomicU64::new(0)),
+            host_bytes: Arc::new(AtomicU64::new(0)),
+            host_memory: OnceLock::new(),
+            queue_slot,
+            queue_check: OnceLock::new(),
             params_ring: Mutex::new(None),
         })
     }
@@ -208,12 +253,17 @@ impl Gpu {
 
     /// True if the GPU has its own memory (a discrete GPU).
     pub fn has_own_memory(&self) -> bool {
-        matches!(self.info.device_type, wgpu::DeviceType::DiscreteGpu | wgpu::DeviceType::VirtualGpu)
+        has_own_memory(&self.info)
     }
 
     /// True if kernels for software devices should be used.
     pub fn uses_software_kernels(&self) -> bool {
         self.is_software() && !self.overrides.hardware_kernels
+    }
+
+    /// Features that are switched off.
+    pub(super) fn overrides(&self) -> FeatureOverrides {
+        self.overrides
     }
 
     /// True if shaders are compiled with run-time checks.
@@ -288,9 +338,14 @@ impl Gpu {
         bytes / crate::base::limits::ARENA_ALIGN_BYTES * crate::base::limits::ARENA_ALIGN_BYTES
     }
 
-    /// Bytes of all live buffers.
+    /// Bytes of all live buffers, without host memory.
     pub fn allocated_bytes(&self) -> u64 {
         self.allocated_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of host memory that the device reads.
+    pub fn host_bytes(&self) -> u64 {
+        self.host_bytes.load(Ordering::Relaxed)
     }
 
     /// Fails if the device was lost, or rejected a command since the last check.

@@ -39,7 +39,7 @@ impl DevicePool {
 
     /// Keeps a device for the next engine. A lost device, or one with buffers still alive, is closed instead.
     pub fn put_back(&self, options: GpuOptions, device: Gpu) {
-        if device.check().is_ok() && device.allocated_bytes() == 0 {
+        if device.check().is_ok() && device.allocated_bytes() + device.host_bytes() == 0 {
             self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((options, device));
         }
     }

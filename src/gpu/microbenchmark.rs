@@ -10,9 +10,13 @@ use super::error::GpuError;
 use super::kernels::arithmetic::Arithmetic;
 use super::kernels::linear::{MatrixUnits, bench};
 use super::recorder::Recorder;
+use super::upload_ring::PageUploads;
 
 /// Timed repetitions; the best one counts.
 const REPETITIONS: usize = 4;
+/// Staging buffers of an upload, as many and as large as those of KV pages.
+const UPLOAD_SLOTS: usize = 3;
+const UPLOAD_SLOT_BYTES: u64 = 4 << 20;
 
 /// Target time of a measurement of arithmetic, seconds: longer than a launch, shorter than a driver allows.
 const ARITHMETIC_SECS: f64 = 5e-3;
@@ -168,7 +172,8 @@ fn copy(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
 fn upload(gpu: &Gpu, n_bytes: u64) -> Result<f64, GpuError> {
     let target = gpu.buffer("probe target", n_bytes)?.all();
     let bytes = vec![1u8; n_bytes as usize];
-    let secs = best_secs(|| wall_secs(|| gpu.upload(&target, &bytes).and_then(|()| gpu.wait_idle())))?;
+    let mut uploads = PageUploads::new(gpu, UPLOAD_SLOTS, UPLOAD_SLOT_BYTES)?;
+    let secs = best_secs(|| wall_secs(|| uploads.upload(gpu, &target, &bytes)))?;
     Ok(n_bytes as f64 / secs)
 }
 

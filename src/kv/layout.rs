@@ -110,6 +110,11 @@ impl VramPlan {
             + int4_bytes
     }
 
+    /// Bytes of the upload buffers alone.
+    pub fn upload_bytes(&self, spec: &KvSpec) -> u64 {
+        (self.n_slots * self.slot_pages) as u64 * spec.page_bytes()
+    }
+
     /// Bytes of the abstracts of all layers.
     pub fn abstract_bytes(&self, spec: &KvSpec) -> u64 {
         (self.n_abstracts * spec.n_layer * abstract_bytes(spec)) as u64

@@ -136,6 +136,9 @@ pub enum ModelError {
     /// the model has no tokenizer
     #[error("the model has no tokenizer: {0}")]
     NoTokenizer(String),
+    /// no thread could be started
+    #[error("a thread that loads weights could not be started ({0}); close other programs and try again")]
+    NoThread(String),
     /// the user cancelled loading
     #[error("loading was cancelled")]
     Cancelled,

@@ -213,6 +213,21 @@ impl ModelFile {
         }
     }
 
+    /// Lets the system read the rows of `part` now, before they are used.
+    pub fn read_ahead(&self, part: &TensorRef) {
+        let shards = match &self.source {
+            Source::Gguf { shards, .. } => shards,
+            Source::Folder { folder, .. } => &folder.shards,
+            Source::Synthetic(_) => return,
+        };
+        // What cannot be found is an error when it is used. A transposed part is read whole, by its first piece.
+        let Ok((entry, info)) = self.source.tensors().require(&part.name) else { return };
+        let (Some(shard), Some(row_bytes)) = (shards.get(entry.shard), info.ty.row_bytes(info.cols)) else { return };
+        if !part.transposed {
+            shard.read_ahead(entry.start + part.first_row * row_bytes, part.n_rows * row_bytes);
+        }
+    }
+
     /// A whole tensor as floats (norm weights, biases).
     ///
     /// # Errors

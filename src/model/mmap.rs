@@ -20,6 +20,17 @@ impl Bytes {
             Bytes::Static(bytes) => bytes,
         }
     }
+
+    /// Lets the system read a part of a mapped file now, before it is used. A hint: without it, reads are smaller.
+    pub fn read_ahead(&self, offset: usize, len: usize) {
+        #[cfg(unix)]
+        if let Bytes::Mapped(map) = self {
+            // A system that refuses reads the part when it is used.
+            let _ = map.advise_range(memmap2::Advice::WillNeed, offset, len);
+        }
+        #[cfg(not(unix))]
+        let _ = (offset, len);
+    }
 }
 
 /// Maps a whole file for reading.

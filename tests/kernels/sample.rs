@@ -15,6 +15,8 @@ const BOTH_WAYS: [FeatureOverrides; 2] = {
         no_timestamps: false,
         hardware_kernels: false,
         checked_shaders: false,
+        no_host_memory: false,
+        no_transfer_queue: false,
     };
     [plain, FeatureOverrides { hardware_kernels: true, ..plain }]
 };

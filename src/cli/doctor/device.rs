@@ -58,6 +58,9 @@ pub struct DeviceReport {
     /// parts of the tuning, with what was selected, the times and why; in JSON they are in `will_use`
     #[serde(skip)]
     pub tuning: Vec<(&'static str, String)>,
+    /// a sentence about uploads; in JSON it is in `will_use`
+    #[serde(skip)]
+    pub uploads: String,
 }
 
 impl AdapterLine {
@@ -100,6 +103,7 @@ impl DeviceReport {
             measured: measure_open(gpu)?,
             kernels: LinearVariant::explanation(gpu),
             tuning: tuning.explanation(),
+            uploads: gpu.upload_explanation(),
         })
     }
 }

@@ -136,7 +136,7 @@ impl KvStorage {
     /// New offload tiers for the context.
     pub(super) fn new_tiers(&mut self, kv: &VramCache, disk_budget: u64, backing: DiskBacking) -> Result<OffloadTiers, KvError> {
         let config = OffloadConfig {
-            ram_budget: Bytes(self.setup.budgets.ram.saturating_sub(kv.readback_bytes())),
+            ram_budget: Bytes(self.setup.budgets.ram.saturating_sub(kv.ram_buffer_bytes())),
             disk_budget: Bytes(disk_budget),
             nvme_limit: self.limits.nvme,
             page_bytes: self.spec.kv_page_bytes,
@@ -165,7 +165,7 @@ impl KvStorage {
         let n_pages = (n_tokens / KV_PAGE_TOKENS) as u64;
         let needed = Bytes(n_pages * layer_bytes);
         let vram = Bytes((n_pages - kv.offloaded_groups(n_tokens)) * layer_bytes);
-        let ram = Bytes(self.setup.budgets.ram.saturating_sub(kv.readback_bytes()));
+        let ram = Bytes(self.setup.budgets.ram.saturating_sub(kv.ram_buffer_bytes()));
         if needed.0 > vram.0.saturating_add(ram.0) {
             let policy = spec.kind.name();
             return Err(KvError::FirstLayers { policy, n_layers, tokens: n_tokens, needed, vram, ram });
@@ -190,7 +190,7 @@ impl KvStorage {
             return Ok(());
         }
         let b = self.setup.budgets;
-        let ram = b.ram.saturating_sub(kv.readback_bytes());
+        let ram = b.ram.saturating_sub(kv.ram_buffer_bytes());
         let disk = if self.places.is_some() { b.disk } else { 0 };
         if offloaded > ram.saturating_add(disk) {
             let needed = Bytes(kv.spec().token_bytes() * n_tokens as u64);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 
-use crate::gpu::StagingBuffer;
+use crate::gpu::{StagingBuffer, TransferQueue};
 use crate::kv::error::KvError;
 use crate::kv::occupancy::TierOccupancy;
 use crate::kv::offload::{OffloadTiers, Retention};
@@ -32,7 +32,7 @@ pub struct PageReadback {
 pub(super) enum Message {
     Open(Box<OffloadTiers>),
     Close(Sender<Option<Io>>),
-    Buffers { slots: Vec<StagingBuffer>, readbacks: Vec<StagingBuffer> },
+    Buffers { slots: Vec<StagingBuffer>, readbacks: Vec<StagingBuffer>, queue: Option<TransferQueue> },
     Plan { epoch: u64, plan: Arc<TransferPlan> },
     SlotMapped(usize),
     ReadbackMapped(usize, Vec<PageReadback>),

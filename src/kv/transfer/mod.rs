@@ -12,7 +12,9 @@
 //! 2. A cyclic plan restarts after its last batch: the next token reads the same pages, and the first of them are
 //!    transferred before it begins.
 //! 3. A missing page is reported, never replaced by other bytes. The plan ends there.
-//! 4. The buffers bound both queues: each message belongs to one of them, or the sender waits for its answer.
+//! 4. With a transfer queue of its own, this thread also copies a filled buffer to VRAM, beside the kernels, and reports it
+//!    when it is there.
+//! 5. The buffers bound both queues: each message belongs to one of them, or the sender waits for its answer.
 //!
 //! Owner thread: `strata-transfer`, which also owns [`OffloadTiers`]. It is a separate thread because a software GPU
 //! computes inside the submit of the engine, and because copying into mapped memory occupies a core.
@@ -20,6 +22,8 @@
 mod messages;
 pub mod plan;
 mod report;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 use std::collections::{HashSet, VecDeque};
@@ -29,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
-use crate::gpu::StagingBuffer;
+use crate::gpu::{StagingBuffer, TransferQueue};
 use crate::kv::bandwidth_limit::BandwidthLimit;
 use crate::kv::error::KvError;
 use crate::kv::occupancy::TierOccupancy;
@@ -69,6 +73,7 @@ impl Transfer {
             offload: None,
             slots: Vec::new(),
             readbacks: Vec::new(),
+            queue: None,
             compressed: Vec::new(),
             free: VecDeque::new(),
             plan: Arc::new(TransferPlan::default()),
@@ -100,9 +105,10 @@ impl Transfer {
         wait.recv().ok().flatten()
     }
 
-    /// Sets the buffers of both directions: unmapped staging buffers, and unused readback buffers.
-    pub fn buffers(&self, slots: Vec<StagingBuffer>, readbacks: Vec<StagingBuffer>) {
-        self.send(Message::Buffers { slots, readbacks });
+    /// Sets the buffers of both directions: unmapped staging buffers, and unused readback buffers. The staging buffers are
+    /// sent by `queue`, if there is one.
+    pub fn buffers(&self, slots: Vec<StagingBuffer>, readbacks: Vec<StagingBuffer>, queue: Option<TransferQueue>) {
+        self.send(Message::Buffers { slots, readbacks, queue });
     }
 
     /// Starts a new plan. Batches of an older plan may still arrive, with their epoch.

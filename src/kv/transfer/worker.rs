@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
-use crate::gpu::StagingBuffer;
+use crate::gpu::{StagingBuffer, TransferQueue, is_divided};
 use crate::kv::bandwidth_limit::BandwidthLimit;
 use crate::kv::error::KvError;
-use crate::kv::offload::{OffloadError, OffloadTiers, Retention};
+use crate::kv::offload::{OffloadError, OffloadTiers, PageBytes, PageLocation, Retention};
 use crate::kv::policy::leoam::abstracts::abstract_of;
 use crate::kv::quantize_page::quantize_page;
 use crate::kv::spec::KvSpec;
@@ -36,6 +36,8 @@ pub(super) struct TransferWorker {
     pub offload: Option<Box<OffloadTiers>>,
     pub slots: Vec<StagingBuffer>,
     pub readbacks: Vec<StagingBuffer>,
+    /// sends filled staging buffers to VRAM
+    pub queue: Option<TransferQueue>,
     /// compression buffer of one page
     pub compressed: Vec<u8>,
     /// mapped, empty staging buffers
@@ -91,7 +93,9 @@ impl TransferWorker {
                 self.report_faults();
                 let _ = done.send(self.offload.take().map(|offload| offload.close().1));
             }
-            Message::Buffers { slots, readbacks } => (self.slots, self.readbacks) = (slots, readbacks),
+            Message::Buffers { slots, readbacks, queue } => {
+                (self.slots, self.readbacks, self.queue) = (slots, readbacks, queue);
+            }
             Message::Plan { epoch, plan } => {
                 (self.epoch, self.next) = (epoch, 0);
                 if let Some(offload) = &mut self.offload {
@@ -206,45 +210,23 @@ impl TransferWorker {
 
     /// Fills the next staging buffer. False if the engine is gone.
     fn fill(&mut self) -> bool {
-        let (Some(offload), Some(slot)) = (&mut self.offload, self.free.pop_front()) else { return true };
-        let (epoch, index) = (self.epoch, self.next);
-        let batch = &self.plan.batches[index];
+        if self.offload.is_none() {
+            return true;
+        }
+        let Some(slot) = self.free.pop_front() else { return true };
+        let (epoch, index, plan) = (self.epoch, self.next, self.plan.clone());
+        let batch = &plan.batches[index];
         let began_ns = telemetry::now();
-        let page_bytes = batch.page_bytes(&self.spec);
-        let (mut fetching, mut transferring) = (Duration::ZERO, Duration::ZERO);
-        for (i, page) in batch.pages().enumerate() {
-            let began = Instant::now();
-            let fetched = offload.fetch(page);
-            fetching += began.elapsed();
-            let filled = match fetched {
-                Ok(bytes) => {
-                    let bytes = match batch.is_compressed {
-                        true => {
-                            self.compressed.resize(page_bytes as usize, 0);
-                            quantize_page(&bytes, self.spec.n_kv_head, self.spec.head_dim, &mut self.compressed);
-                            &self.compressed
-                        }
-                        false => &*bytes,
-                    };
-                    let began = Instant::now();
-                    let written = self.slots[slot].write(i as u64 * page_bytes, bytes);
-                    transferring += began.elapsed();
-                    written.map_err(KvError::from)
-                }
-                Err(OffloadError::Missing(page)) => {
-                    self.free.push_front(slot);
-                    self.next = usize::MAX;
-                    return self.events.send(TransferEvent::Missing { epoch, page }).is_ok();
-                }
-                Err(error) => Err(error.into()),
-            };
-            if let Err(error) = filled {
+        let FillTime { fetching, mut transferring } = match self.write_pages(slot, batch) {
+            Ok(time) => time,
+            Err(event) => {
                 self.free.push_front(slot);
                 self.next = usize::MAX;
-                return self.events.send(TransferEvent::Failed(error)).is_ok();
+                return self.events.send(event).is_ok();
             }
-        }
-        let arrives_at = self.link.delay_for(Instant::now(), batch.groups.len() as u64 * page_bytes);
+        };
+        let n_bytes = batch.groups.len() as u64 * batch.page_bytes(&self.spec);
+        let arrives_at = self.link.delay_for(Instant::now(), n_bytes);
         let wait_began_ns = telemetry::now();
         if let Some(remaining) = arrives_at.checked_duration_since(Instant::now()).filter(|remaining| !remaining.is_zero()) {
             std::thread::sleep(remaining);
@@ -258,4 +240,72 @@ impl TransferWorker {
         let filled = FilledStaging { epoch, index, slot, began_ns, ended_ns: telemetry::now(), fetching, transferring };
         self.events.send(TransferEvent::FilledStaging(filled)).is_ok()
     }
+
+    /// Fetches the pages of a batch, writes them to a staging buffer, and sends that if there is a queue for it.
+    ///
+    /// # Errors
+    /// The event for the engine: a missing page, or a failure.
+    fn write_pages(&mut self, slot: usize, batch: &TransferBatch) -> Result<FillTime, TransferEvent> {
+        let Some(offload) = &mut self.offload else { return Ok(FillTime::default()) };
+        let failed = |error: KvError| TransferEvent::Failed(error);
+        let page_bytes = batch.page_bytes(&self.spec);
+        let n_bytes = batch.groups.len() as u64 * page_bytes;
+        let gathers = !batch.is_compressed && is_divided(n_bytes);
+        let mut time = FillTime::default();
+        // Pages that several threads will write together, the last of them before page `i`.
+        let mut gathered: Vec<PageBytes> = Vec::new();
+        let write_gathered = |gathered: &mut Vec<PageBytes>, end: usize, time: &mut FillTime| {
+            let began = Instant::now();
+            let rows: Vec<&[u8]> = gathered.iter().map(|page| &**page).collect();
+            let first = (end - rows.len()) as u64 * page_bytes;
+            let written = if rows.is_empty() { Ok(()) } else { self.slots[slot].write_rows(first, &rows, page_bytes as usize) };
+            gathered.clear();
+            time.transferring += began.elapsed();
+            written.map_err(|error| failed(error.into()))
+        };
+        for (i, page) in batch.pages().enumerate() {
+            // A fetch that waits may need the memory of pages that are held.
+            if offload.location(page) != PageLocation::Ram {
+                write_gathered(&mut gathered, i, &mut time)?;
+            }
+            let began = Instant::now();
+            let fetched = offload.fetch(page);
+            time.fetching += began.elapsed();
+            let bytes = fetched.map_err(|error| match error {
+                OffloadError::Missing(page) => TransferEvent::Missing { epoch: self.epoch, page },
+                error => failed(error.into()),
+            })?;
+            if gathers {
+                gathered.push(bytes);
+                continue;
+            }
+            let bytes = match batch.is_compressed {
+                true => {
+                    self.compressed.resize(page_bytes as usize, 0);
+                    quantize_page(&bytes, self.spec.n_kv_head, self.spec.head_dim, &mut self.compressed);
+                    &self.compressed
+                }
+                false => &*bytes,
+            };
+            let began = Instant::now();
+            self.slots[slot].write(i as u64 * page_bytes, bytes).map_err(|error| failed(error.into()))?;
+            time.transferring += began.elapsed();
+        }
+        write_gathered(&mut gathered, batch.groups.len(), &mut time)?;
+        if let Some(queue) = &mut self.queue {
+            let began = Instant::now();
+            self.slots[slot].send(queue, n_bytes).map_err(|error| failed(error.into()))?;
+            time.transferring += began.elapsed();
+        }
+        Ok(time)
+    }
+}
+
+/// Time that filling a staging buffer took.
+#[derive(Debug, Clone, Copy, Default)]
+struct FillTime {
+    /// until the pages were in RAM
+    fetching: Duration,
+    /// on the link
+    transferring: Duration,
 }

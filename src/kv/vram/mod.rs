@@ -41,7 +41,7 @@ use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
 use frame_pool::FramePool;
 use offload_state::OffloadState;
 use page_stream::PageStream;
-use staging::{N_READBACKS, StagingPool};
+use staging::{N_READBACKS, StagingPool, UploadPlaces};
 
 /// The new tokens of every layer.
 pub struct Tail {
@@ -73,6 +73,7 @@ pub struct VramCache {
     spec: KvSpec,
     limit: usize,
     plan: VramPlan,
+    uploads: UploadPlaces,
     tail: Tail,
     pool: FramePool,
     /// output buffer of quantized pages
@@ -128,6 +129,7 @@ impl VramCache {
         let mut cache = VramCache {
             spec,
             limit,
+            uploads: UploadPlaces::of(gpu),
             tail: Tail { layers, table, order, first_group: 0 },
             pool: FramePool::default(),
             scratch,
@@ -169,7 +171,8 @@ impl VramCache {
     pub fn bytes(&self) -> u64 {
         let frames = self.pool.bytes(&self.spec);
         let scratch = self.scratch.as_ref().map_or(0, |s| s.size);
-        let staging = if self.staging.is_some() { self.plan.slot_bytes(&self.spec) - scratch } else { 0 };
+        let not_there = if self.uploads.in_vram { 0 } else { self.plan.upload_bytes(&self.spec) };
+        let staging = if self.staging.is_some() { self.plan.slot_bytes(&self.spec) - scratch - not_there } else { 0 };
         self.plan.tail_bytes(&self.spec) + self.plan.abstract_bytes(&self.spec) + frames + scratch + staging + self.tails_bytes
     }
 
@@ -243,14 +246,15 @@ impl VramCache {
         self.staging.as_ref().map(|s| &s.buffer)
     }
 
-    /// Bytes of the readback buffers, which are in RAM.
-    pub fn readback_bytes(&self) -> u64 {
-        (N_READBACKS * self.plan.tail_pages) as u64 * self.spec.page_bytes()
+    /// Bytes of the staging buffers that are in RAM: readback buffers, and upload buffers in host memory.
+    pub fn ram_buffer_bytes(&self) -> u64 {
+        let readbacks = (N_READBACKS * self.plan.tail_pages) as u64 * self.spec.page_bytes();
+        readbacks + if self.uploads.in_ram { self.plan.upload_bytes(&self.spec) } else { 0 }
     }
 
-    /// Bytes of the allocated readback buffers.
+    /// Same, once they are allocated.
     pub fn staging_bytes(&self) -> u64 {
-        if self.staging.is_some() { self.readback_bytes() } else { 0 }
+        if self.staging.is_some() { self.ram_buffer_bytes() } else { 0 }
     }
 
     /// Groups without a frame in a context of `n_tokens`.

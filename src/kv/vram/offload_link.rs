@@ -107,12 +107,12 @@ impl VramCache {
         if self.staging.is_some() {
             return Ok(());
         }
-        let staging = StagingPool::new(gpu, &self.spec, &self.plan, self.is_selective())?;
+        let mut staging = StagingPool::new(gpu, &self.spec, &self.plan, self.is_selective())?;
         for (i, slot) in staging.slots.iter().enumerate() {
             self.offload.transfer.map_slot(i, &slot.upload);
         }
         let uploads = staging.slots.iter().map(|s| s.upload.clone()).collect();
-        self.offload.transfer.buffers(uploads, staging.readbacks.clone());
+        self.offload.transfer.buffers(uploads, staging.readbacks.clone(), staging.queue.take());
         gpu.poll()?;
         self.staging = Some(staging);
         self.peak_bytes = self.peak_bytes.max(self.bytes());
