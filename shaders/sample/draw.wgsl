@@ -85,13 +85,13 @@ fn main(@builtin(local_invocation_index) lane: u32) {
         sum += weights[i];
     }
     var rest = params.random * sum;
-    var pick = left - 1u;
+    var drawn = left - 1u;
     for (var i = 0u; i < left; i += 1u) {
         rest -= weights[i];
         if rest < 0.0 {
-            pick = i;
+            drawn = i;
             break;
         }
     }
-    result[3] = tokens[pick];
+    result[3] = tokens[drawn];
 }

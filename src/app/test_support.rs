@@ -52,7 +52,7 @@ pub fn summary() -> RequestSummary {
         context_used: 120,
         dispatches_per_token: 60,
         encode_ms_per_token: 0.3,
-        steps_ahead: 0,
+        lookahead_steps: 0,
         phases: Phases::default(),
         stop: StopReason::Eos,
     }

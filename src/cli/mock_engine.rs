@@ -95,6 +95,7 @@ pub fn finished(request: RequestId, generated_tokens: usize, stop: StopReason) -
         context_used: 10 + generated_tokens,
         dispatches_per_token: 40,
         encode_ms_per_token: 0.1,
+        lookahead_steps: 0,
         phases: Phases::default(),
         stop,
     };

@@ -235,9 +235,9 @@ mod tests {
             let mut sampler = Sampler::new(sampling(temperature, k, p, m));
             for n_before in 0..30 {
                 // The draw of a later token is known before the ones between are sampled.
-                let ahead = Sampler { rng: Sampler::new(sampler.sampling).rng, ..sampler.clone() }.draw(n_before);
-                assert_eq!(ahead, sampler.draw(0));
-                let (candidates, drawn) = drawn_by(&gpu, &op, &logits, ahead);
+                let draw = Sampler { rng: Sampler::new(sampler.sampling).rng, ..sampler.clone() }.draw(n_before);
+                assert_eq!(draw, sampler.draw(0));
+                let (candidates, drawn) = drawn_by(&gpu, &op, &logits, draw);
                 assert_eq!(Some(drawn), sampler.sample(&candidates, logits.len()), "T {temperature} k {k} p {p} min {m}");
                 tokens.insert(drawn);
                 n_drawn += 1;

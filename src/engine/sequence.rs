@@ -22,6 +22,18 @@ use crate::engine::runner::{ModelRunner, UsageCounters};
 use crate::engine::sampler::Sampler;
 use crate::engine::scheduler::sequence_tail::SequenceTail;
 
+/// Decode steps of an answer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct DecodeSteps {
+    pub(super) encode: Duration,
+    /// dispatches of the last one
+    pub(super) n_dispatches: usize,
+    /// steps that were recorded before the last token was read back
+    pub(super) n_lookahead: usize,
+    /// true once the GPU could not sample a token
+    pub(super) has_no_lookahead: bool,
+}
+
 /// A prompt and its answer so far; survives a lost device.
 pub(super) struct Sequence {
     pub(super) id: RequestId,
@@ -36,12 +48,7 @@ pub(super) struct Sequence {
     pub(super) prefill: Duration,
     first_token: Option<Duration>,
     pub(super) decode: Duration,
-    pub(super) encode: Duration,
-    pub(super) dispatches: usize,
-    /// steps that were recorded before their token was known
-    pub(super) n_ahead: usize,
-    /// false once the GPU could not choose a token
-    pub(super) may_run_ahead: bool,
+    pub(super) steps: DecodeSteps,
     pub(super) phases: Phases,
     text_done: usize,
     has_text: bool,
@@ -66,10 +73,7 @@ impl Sequence {
             prefill: Duration::ZERO,
             first_token: None,
             decode: Duration::ZERO,
-            encode: Duration::ZERO,
-            dispatches: 0,
-            n_ahead: 0,
-            may_run_ahead: true,
+            steps: DecodeSteps::default(),
             phases: Phases::default(),
             text_done: 0,
             has_text: false,
@@ -356,9 +360,9 @@ impl Sequence {
             },
             vram_bytes: gpu.allocated_bytes(),
             context_used,
-            dispatches_per_token: self.dispatches,
-            encode_ms_per_token: millis(self.encode) / decoded,
-            steps_ahead: self.n_ahead,
+            dispatches_per_token: self.steps.n_dispatches,
+            encode_ms_per_token: millis(self.steps.encode) / decoded,
+            lookahead_steps: self.steps.n_lookahead,
             phases,
             stop,
         }

@@ -13,8 +13,17 @@ pub enum MatmulKernel {
     Matrices128,
     /// cooperative matrices, tiles of up to 64 x 64
     Matrices64,
-    /// f32 tiles
+    /// f32 tiles of 128 x 128
+    F32Tiles128,
+    /// f32 tiles of 64 x 64
     F32,
+}
+
+impl MatmulKernel {
+    /// True if it needs matrix units.
+    pub const fn uses_matrices(self) -> bool {
+        matches!(self, MatmulKernel::Matrices128 | MatmulKernel::Matrices64)
+    }
 }
 
 /// Kernels for the attention of prefill.
@@ -95,7 +104,7 @@ impl TuningPart {
     pub fn candidates(self, base: Tuning) -> Vec<Tuning> {
         match self {
             TuningPart::Matmul => {
-                let kernels = [MatmulKernel::Matrices128, MatmulKernel::Matrices64, MatmulKernel::F32];
+                let kernels = [MatmulKernel::Matrices128, MatmulKernel::Matrices64, MatmulKernel::F32Tiles128, MatmulKernel::F32];
                 kernels.map(|matmul| Tuning { matmul, ..base }).to_vec()
             }
             TuningPart::PrefillAttention => {
@@ -116,7 +125,8 @@ impl TuningPart {
             TuningPart::Matmul => match tuning.matmul {
                 MatmulKernel::Matrices128 => "matrix units, tiles of 128".to_owned(),
                 MatmulKernel::Matrices64 => "matrix units, tiles of 64".to_owned(),
-                MatmulKernel::F32 => "f32 tiles".to_owned(),
+                MatmulKernel::F32Tiles128 => "f32 tiles of 128".to_owned(),
+                MatmulKernel::F32 => "f32 tiles of 64".to_owned(),
             },
             TuningPart::PrefillAttention => match tuning.prefill_attention {
                 PrefillKernel::Matrices => "matrix units".to_owned(),

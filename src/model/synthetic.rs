@@ -62,12 +62,16 @@ fn config(name: &str) -> Option<Value> {
 }
 
 impl Synthetic {
-    /// A shape by name, with a weight type.
+    /// A shape by name, with a weight type. `name/n`: its first `n` layers.
     ///
     /// # Errors
     /// Unknown name or weight type.
     pub fn new(name: &str, weight_type: &str, seed: u64) -> Result<Synthetic, ModelError> {
-        let Some(config) = config(name) else {
+        let (shape, n_layers) = match name.split_once('/') {
+            Some((shape, n)) => (shape, n.parse::<usize>().ok().filter(|n| *n > 0)),
+            None => (name, Some(usize::MAX)),
+        };
+        let Some((mut config, n_layers)) = config(shape).zip(n_layers) else {
             let known = SHAPES.join(", ");
             return Err(ModelError::Unsupported(format!("there is no model shape '{name}'. Choose one of: {known}")));
         };
@@ -75,6 +79,8 @@ impl Synthetic {
             let known = TensorType::supported();
             return Err(ModelError::Unsupported(format!("there is no weight type '{weight_type}'. Choose one of: {known}")));
         };
+        let all = config["num_hidden_layers"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
+        config["num_hidden_layers"] = json!(all.min(n_layers));
         let mut synthetic = Synthetic { config, tensors: TensorTable::default(), seed };
         synthetic.list_tensors(base);
         Ok(synthetic)

@@ -8,6 +8,7 @@ mod batch;
 mod bench;
 mod generation;
 mod logits;
+mod lookahead;
 mod memory_fit;
 mod multi_head;
 mod offload;
@@ -21,7 +22,6 @@ mod reuse_anywhere;
 mod saved_documents;
 mod selection;
 mod shared_prefixes;
-mod steps_ahead;
 mod teacher_forcing;
 mod trace;
 

@@ -60,6 +60,19 @@ fn fast_kernels_change_the_logits_of_real_models_by_less_than_the_limit() {
     }
 }
 
+/// Takes minutes and gigabytes on a software device, so it needs `STRATA_LARGE_MODELS=1`.
+#[test]
+fn fast_kernels_change_the_logits_of_8b_shapes_by_less_than_the_limit() {
+    if std::env::var_os("STRATA_LARGE_MODELS").is_none_or(|v| v != "1") {
+        return eprintln!("skipped: fast_kernels_change_the_logits_of_8b_shapes: no STRATA_LARGE_MODELS=1");
+    }
+    for weight_type in ["Q4_0", "Q4_K"] {
+        let source = ModelSource::Synthetic { name: "llama-3.1-8b/2".into(), weight_type: weight_type.into() };
+        let tokens: Vec<u32> = (0..40).map(|i| 3 + (i * 3701) % 120_000).collect();
+        check("fast_kernels_change_the_logits_of_8b_shapes", &source, &tokens, 24);
+    }
+}
+
 #[test]
 fn run_time_checks_of_shaders_change_no_bit_of_the_logits() {
     let test = "run_time_checks_of_shaders_change_no_bit_of_the_logits";

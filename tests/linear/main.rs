@@ -15,7 +15,7 @@ use strata::gpu::kernels::linear::{
     ActivationForm, ConvertedSlices, Linear, LinearActivation, LinearOp, LinearShape, LinearSlices, LinearSpec, LinearVariant,
     Precision, ROW_TILE, WeightFormat,
 };
-use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice, Tuning, TuningPart};
+use strata::gpu::{FeatureOverrides, Gpu, GpuOptions, MatmulKernel, Recorder, Slice, Tuning, TuningPart};
 use strata::reference;
 
 /// Only the order of f32 sums differs. Maximum NMSE relative to f64 sums over the same weights, and maximum error
@@ -334,4 +334,22 @@ fn repack_wrong_lengths_are_refused() {
     assert!(format.repack(32, 48, &[0; 32 * 18], &mut quants, &mut scales).is_err());
     assert!(format.repack(33, 32, &[0; 33 * 18], &mut quants, &mut scales).is_err());
     assert!(WeightFormat::I8G16.repack(1, 16, &[0; 16], &mut [0; 2048], &mut [0; 1024]).is_err());
+}
+
+/// Tiles of 128 x 128, which a software device uses only if it is told to.
+#[test]
+fn linear_large_tiles_match_reference() {
+    let overrides = FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() };
+    let gpu = Gpu::open(&GpuOptions { adapter: None, overrides });
+    let Ok(gpu) = gpu else { return eprintln!("skipped: linear_large_tiles_match_reference: no device") };
+    gpu.set_tuning(Tuning { matmul: MatmulKernel::F32Tiles128, ..Tuning::default() });
+    for format in WeightFormat::ALL {
+        let cols = format.block_cols().max(32) * 2;
+        check(&gpu, Case::plain(format, 100, 160, cols), LinearVariant::Gpu, LinearOp::Matmul);
+    }
+    let plain = Case::plain(WeightFormat::Q4_0, 129, 321, 96);
+    check(&gpu, Case { bias: true, residual: true, ..plain }, LinearVariant::Gpu, LinearOp::Matmul);
+    let swiglu = Case { activation: LinearActivation::SwiGlu, n_rows: 320, ..plain };
+    check(&gpu, swiglu, LinearVariant::Gpu, LinearOp::Matmul);
+    check(&gpu, Case { n_cols: 4, ..Case::plain(WeightFormat::F32, 65, 40, 4) }, LinearVariant::Gpu, LinearOp::Matmul);
 }

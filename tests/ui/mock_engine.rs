@@ -100,6 +100,7 @@ pub fn summary(context_used: usize, generated_tokens: usize, stop: StopReason) -
         context_used,
         dispatches_per_token: 60,
         encode_ms_per_token: 0.3,
+        lookahead_steps: 0,
         phases: Phases::default(),
         stop,
     }

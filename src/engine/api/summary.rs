@@ -154,9 +154,9 @@ pub struct RequestSummary {
     pub dispatches_per_token: usize,
     /// CPU time to encode one decoded token, mean, milliseconds
     pub encode_ms_per_token: f64,
-    /// decode steps that the GPU began before the CPU knew their token
+    /// decode steps that were recorded before their token was read back
     #[serde(skip)]
-    pub steps_ahead: usize,
+    pub lookahead_steps: usize,
     /// phases
     pub phases: Phases,
     /// reason for the end

@@ -208,10 +208,10 @@ impl Bench<'_> {
         let greedy = Sampler::new(Sampling::default());
         runner.pacer.set_whole(true);
         let mut policy = runner.begin_answer(n)?;
-        // Random tokens, and after a step that was recorded ahead the token that the GPU chose.
-        let (mut ahead, mut best): (Option<RecordedSampling>, u32) = (None, 0);
+        // Random tokens, and after a lookahead step the token that the GPU chose.
+        let (mut lookahead, mut best): (Option<RecordedSampling>, u32) = (None, 0);
         for (i, token) in tokens.into_iter().enumerate() {
-            let step = match ahead.take() {
+            let step = match lookahead.take() {
                 Some(step) => {
                     runner.confirm(best);
                     step
@@ -222,11 +222,11 @@ impl Bench<'_> {
                     runner.record_sampling(self.gpu, 0, &[&greedy], 0)?
                 }
             };
-            if i + 1 < n && policy.is_none() && runner.may_record_ahead(self.gpu, true) {
+            if i + 1 < n && policy.is_none() && runner.allows_lookahead(self.gpu, true) {
                 runner.reserve(self.gpu, runner.tokens.len() + 1)?;
                 let rows = &mut [Row { token: NextToken::OnDevice, kv: SequenceKv::Context, policy: None }];
                 runner.decode_rows(self.gpu, runner.tokens.len(), rows)?;
-                ahead = Some(runner.record_sampling(self.gpu, 0, &[&greedy], 1)?);
+                lookahead = Some(runner.record_sampling(self.gpu, 0, &[&greedy], 1)?);
             }
             best = runner.read_sampling(self.gpu, &step)?.first().and_then(|row| row.predicted).unwrap_or(0);
             if let Some(profiler) = profiler {
@@ -272,7 +272,7 @@ pub(in crate::engine) fn measured(
         context_used: runner.tokens.len(),
         dispatches_per_token: 0,
         encode_ms_per_token: 0.0,
-        steps_ahead: 0,
+        lookahead_steps: 0,
         phases: Phases::default(),
         stop,
     }

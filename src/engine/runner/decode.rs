@@ -1,7 +1,7 @@
-//! Decode: the next token of every sequence, also before the CPU knows the last one.
+//! Decode: the next token of every sequence, also before the last one is read back.
 //!
 //! ```text
-//! pass N ─► sampling N ─┬─► id on the device ─► pass N+1 ─► sampling N+1 ...      recorded ahead: the queue never drains
+//! pass N ─► sampling N ─┬─► id on the device ─► pass N+1 ─► sampling N+1 ...      lookahead: the queue never drains
 //!                       └─► readback ─► CPU samples ─► the same token? ─► confirm; otherwise pass N+1 is discarded
 //! ```
 //! A discarded pass leaves nothing behind: its K and V are beyond the last token, where the next pass writes.
@@ -57,7 +57,7 @@ impl ModelRunner {
         Ok(())
     }
 
-    /// Counts the token of a pass of the context that was recorded before the CPU knew the token.
+    /// Counts the token of a pass of the context that was recorded before the token was read back.
     pub(in crate::engine) fn confirm(&mut self, token: u32) {
         self.exec.kv.append_tokens(self.tokens.len(), &[token]);
         self.tokens.push(token);
@@ -66,7 +66,7 @@ impl ModelRunner {
     /// True if the next pass, of the context or of sequences with tails of their own, may be recorded before the last tokens are
     /// read back. On a software device nothing would be faster. A pass that completes a page of the context moves it, and could
     /// not be discarded; nor can the pass before be repeated if it did so.
-    pub(in crate::engine) fn may_record_ahead(&self, gpu: &Gpu, is_context: bool) -> bool {
+    pub(in crate::engine) fn allows_lookahead(&self, gpu: &Gpu, is_context: bool) -> bool {
         let at_boundary = |n_tokens: usize| n_tokens.is_multiple_of(KV_PAGE_TOKENS);
         let moves_page = is_context && (at_boundary(self.tokens.len()) || at_boundary(self.tokens.len() + 1));
         self.exec.model.sample.can_draw() && !gpu.uses_software_kernels() && !self.exec.synchronous && !moves_page

@@ -6,7 +6,7 @@
 //! Bytes of hidden states and of other activations are in buffers of their own, as each product reads one and writes the other.
 
 use super::bindings::{Builder, LinearOp};
-use super::model_ops::LayerOps;
+use super::layer_ops::LayerOps;
 use crate::gpu::kernels::linear::{ActivationForm, ConvertedSlices, FusedMatvec, FusedOutput, FusedSlices, Fusion, LinearSpec};
 use crate::gpu::{Binding, GpuError, Recorder, Slice};
 use crate::model::weights::layout::{MatrixLayout, NormLayout};

@@ -10,6 +10,7 @@ pub(in crate::engine) mod forward;
 pub(in crate::engine) mod fused_ops;
 pub(in crate::engine) mod gpu_model;
 mod kernel_check;
+mod layer_ops;
 mod model_ops;
 pub(in crate::engine) mod pass;
 pub(in crate::engine) mod row_logits;

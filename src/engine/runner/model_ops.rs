@@ -2,17 +2,9 @@
 
 use super::bindings::{Builder, LinearOp, NormOp};
 use super::fused_ops::FusedOps;
+use super::layer_ops::LayerOps;
 use crate::gpu::GpuError;
 use crate::gpu::kernels::linear::LinearActivation;
-
-pub(in crate::engine) struct LayerOps {
-    pub(in crate::engine) attn_norm: NormOp,
-    pub(in crate::engine) qkv: LinearOp,
-    pub(in crate::engine) attn_output: LinearOp,
-    pub(in crate::engine) ffn_norm: NormOp,
-    pub(in crate::engine) ffn_up: LinearOp,
-    pub(in crate::engine) ffn_down: LinearOp,
-}
 
 /// Ops whose kernels depend on the precision.
 pub(in crate::engine) struct ModelOps {

@@ -15,6 +15,7 @@
 //! Owner: the engine thread. Limits: the tail of a batched sequence lies in VRAM as a whole.
 
 mod generate_batch;
+mod recorded_step;
 pub(in crate::engine) mod sequence_tail;
 mod step;
 
@@ -33,8 +34,8 @@ use crate::gpu::Gpu;
 use crate::kv::KvSpec;
 use crate::telemetry::{self, Phase, StepKind};
 use crate::token::Detokenizer;
+use recorded_step::RecordedStep;
 use sequence_tail::{SequenceTail, tail_bytes};
-use step::Step;
 
 /// Sequences that are answered together, and their progress; survives a lost device.
 pub(in crate::engine) struct Scheduler {
@@ -44,8 +45,8 @@ pub(in crate::engine) struct Scheduler {
     /// documents that the prompts begin with
     documents: Option<DocumentTokens>,
     before: Option<UsageCounters>,
-    /// step whose tokens the CPU does not know yet
-    ahead: Option<Step>,
+    /// the next step, recorded before the tokens of the last one were read back
+    lookahead: Option<RecordedStep>,
 }
 
 struct Scheduled {
@@ -82,7 +83,7 @@ impl Scheduler {
             waiting,
             documents,
             before: None,
-            ahead: None,
+            lookahead: None,
         }
     }
 
@@ -173,7 +174,7 @@ impl Scheduler {
         port: &EnginePort,
         placement: Placement,
     ) -> Result<(), EngineError> {
-        self.ahead = None;
+        self.lookahead = None;
         while self.admit(gpu, runner, port, placement)? {
             self.step(gpu, runner, port, placement)?;
         }
@@ -367,7 +368,7 @@ impl Scheduled {
                 runner.emit_page_attention(port, self.sequence.id);
                 runner.tokens.len()
             }
-            // A step recorded ahead may have added a token.
+            // A lookahead step may have added a token.
             (false, StopReason::Cancelled) => {
                 let n_tokens = runner.tokens.len() + tail.map_or(0, |tail| tail.n_tokens);
                 n_tokens.min(self.sequence.context_used())

@@ -1,7 +1,7 @@
 //! Step: one token of every running sequence; on a real GPU recorded while the step before it still runs.
 //!
 //! ```text
-//! step N (known tokens, or recorded ahead) ─► record step N+1 with the tokens on the device ─► read N ─► sample, emit
+//! step N (known tokens, or recorded in advance) ─► record step N+1 with the tokens on the device ─► read N ─► sample, emit
 //!                                                              └ discarded: the CPU samples another token, or a sequence ends
 //! ```
 //! 1. Each recorded step has the rows of all running sequences. If these change, the next step has known tokens. 2. A step with
@@ -9,28 +9,18 @@
 //!
 //! Owner: the engine thread. Limits: no selection by a policy, no step that measures attention, no waiting sequences.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crate::engine::api::{AttentionMode, RequestId};
+use crate::engine::api::AttentionMode;
 use crate::engine::error::EngineError;
 use crate::engine::handle::EnginePort;
 use crate::engine::runner::ModelRunner;
 use crate::engine::runner::pass::{NextToken, Row, SequenceKv};
-use crate::engine::runner::sampling::{RecordedSampling, SampleResult, SampledRow};
+use crate::engine::runner::sampling::{SampleResult, SampledRow};
+use crate::engine::scheduler::recorded_step::RecordedStep;
 use crate::engine::scheduler::{Placement, Scheduled, Scheduler};
 use crate::gpu::Gpu;
 use crate::telemetry::StepKind;
-
-/// A recorded step whose tokens were not read back yet.
-pub(super) struct Step {
-    /// requests of its rows
-    rows: Vec<RequestId>,
-    /// tokens before those of the step
-    n_context: usize,
-    sampling: RecordedSampling,
-    encode: Duration,
-    n_dispatches: usize,
-}
 
 impl Scheduler {
     /// One more token of every answer.
@@ -43,25 +33,25 @@ impl Scheduler {
     ) -> Result<(), EngineError> {
         let began = Instant::now();
         runner.pacer.set_whole(true);
-        let mut step = match self.ahead.take() {
+        let mut step = match self.lookahead.take() {
             Some(step) => {
-                self.unfinished().for_each(|scheduled| scheduled.sequence.n_ahead += 1);
+                self.unfinished().for_each(|scheduled| scheduled.sequence.steps.n_lookahead += 1);
                 self.confirm(runner, placement);
                 step
             }
             None => self.record_step(gpu, runner, placement, 0)?,
         };
-        if self.may_record_ahead(gpu, runner, placement, &step) {
-            self.ahead = Some(self.record_step(gpu, runner, placement, 1)?);
+        if self.allows_lookahead(gpu, runner, placement, &step) {
+            self.lookahead = Some(self.record_step(gpu, runner, placement, 1)?);
         }
         let mut sampled = runner.read_sampling(gpu, &step.sampling)?;
-        if self.ahead.is_some() && self.needs_logits_of(&step, &sampled, runner.exec.model.dims.vocab_size) {
-            // The step ahead has overwritten the logits.
-            self.ahead = None;
+        if self.lookahead.is_some() && self.needs_logits_of(&step, &sampled, runner.exec.model.dims.vocab_size) {
+            // The lookahead step has overwritten the logits.
+            self.lookahead = None;
             if matches!(placement, Placement::Context) {
                 runner.truncate(runner.tokens.len().saturating_sub(1));
             }
-            self.unfinished().for_each(|scheduled| scheduled.sequence.may_run_ahead = false);
+            self.unfinished().for_each(|scheduled| scheduled.sequence.steps.has_no_lookahead = true);
             step = self.record_step(gpu, runner, placement, 0)?;
             sampled = runner.read_sampling(gpu, &step.sampling)?;
         }
@@ -78,12 +68,12 @@ impl Scheduler {
             let token = sequence.sample(result, vocab_size, || runner.logits_of(gpu, row))?;
             is_predicted &= predicted == Some(token);
             sequence.record_sampled(began);
-            sequence.encode += step.encode;
-            sequence.dispatches = step.n_dispatches;
+            sequence.steps.encode += step.encode;
+            sequence.steps.n_dispatches = step.n_dispatches;
             scheduled.take(gpu, runner, port, token)?;
         }
         if !is_predicted {
-            self.ahead = None;
+            self.lookahead = None;
         }
         Ok(())
     }
@@ -95,13 +85,15 @@ impl Scheduler {
         runner: &mut ModelRunner,
         placement: Placement,
         n_unread: usize,
-    ) -> Result<Step, EngineError> {
+    ) -> Result<RecordedStep, EngineError> {
         let (encode, n_dispatches) = (runner.pacer.encode, runner.pacer.n_dispatches);
         let n_context = match placement {
             Placement::Tails { n_shared, .. } => n_shared,
             Placement::Context => {
                 runner.reserve(gpu, runner.tokens.len() + 1)?;
-                self.unfinished().for_each(|scheduled| scheduled.sequence.measure_step(gpu, runner));
+                if n_unread == 0 {
+                    self.unfinished().for_each(|scheduled| scheduled.sequence.measure_step(gpu, runner));
+                }
                 runner.tokens.len()
             }
         };
@@ -115,10 +107,10 @@ impl Scheduler {
         let samplers: Vec<_> = self.sequences.iter().filter(|s| !s.is_done).map(|s| &s.sequence.sampler).collect();
         let sampling = runner.record_sampling(gpu, 0, &samplers, n_unread)?;
         let (encode, n_dispatches) = (runner.pacer.encode - encode, runner.pacer.n_dispatches - n_dispatches);
-        Ok(Step { rows: ids, n_context, sampling, encode, n_dispatches })
+        Ok(RecordedStep { rows: ids, n_context, sampling, encode, n_dispatches })
     }
 
-    /// Counts the tokens of the step that was recorded ahead: now they are known.
+    /// Counts the tokens of the lookahead step: now they are known.
     fn confirm(&mut self, runner: &mut ModelRunner, placement: Placement) {
         if !matches!(placement, Placement::Context) {
             return;
@@ -129,15 +121,15 @@ impl Scheduler {
     }
 
     /// True if the step after `step` may be recorded before the tokens of `step` are known.
-    fn may_record_ahead(&mut self, gpu: &Gpu, runner: &ModelRunner, placement: Placement, step: &Step) -> bool {
+    fn allows_lookahead(&mut self, gpu: &Gpu, runner: &ModelRunner, placement: Placement, step: &RecordedStep) -> bool {
         let is_context = matches!(placement, Placement::Context);
-        let may = runner.may_record_ahead(gpu, is_context) && self.waiting.is_empty();
+        let may = runner.allows_lookahead(gpu, is_context) && self.waiting.is_empty();
         let same_rows = || self.sequences.iter().filter(|s| !s.is_done).map(|s| s.sequence.id).eq(step.rows.iter().copied());
-        may && same_rows() && self.unfinished().all(|scheduled| scheduled.may_record_ahead(runner, is_context))
+        may && same_rows() && self.unfinished().all(|scheduled| scheduled.allows_lookahead(runner, is_context))
     }
 
     /// True if some sequence cannot be sampled without all logits.
-    fn needs_logits_of(&mut self, step: &Step, sampled: &[SampledRow], vocab_size: usize) -> bool {
+    fn needs_logits_of(&mut self, step: &RecordedStep, sampled: &[SampledRow], vocab_size: usize) -> bool {
         let rows = step.rows.iter().zip(sampled);
         rows.into_iter().any(|(id, row)| {
             let SampleResult::Few(candidates) = &row.result else { return false };
@@ -162,13 +154,13 @@ impl Scheduled {
     }
 
     /// True if the answer has a step after the next one, whatever its token, and the GPU can choose that token.
-    fn may_record_ahead(&self, runner: &ModelRunner, is_context: bool) -> bool {
+    fn allows_lookahead(&self, runner: &ModelRunner, is_context: bool) -> bool {
         let sequence = &self.sequence;
         let n_next = sequence.generated.len() + 1;
         let ends = n_next >= sequence.max_tokens || sequence.prompt.len() + n_next > runner.exec.kv.limit();
         let is_measured = is_context && sequence.attention == AttentionMode::Sampled && runner.measures_step(n_next - 1);
         let has_policy = self.active.as_ref().is_none_or(|active| active.policy.is_some());
-        let can_draw = sequence.may_run_ahead && !sequence.sampler.needs_all_logits();
+        let can_draw = !sequence.steps.has_no_lookahead && !sequence.sampler.needs_all_logits();
         can_draw && !ends && !is_measured && !has_policy && !sequence.watch.stopped()
     }
 }

@@ -50,7 +50,7 @@ fn logits_of_rows_match_each_row_alone() {
         for rest in &rests {
             runner.truncate(N_SHARED);
             read(&mut runner, &rest[..rest.len() - 1]);
-            runner.decode(&gpu, NextToken::Known(rest[rest.len() - 1]), None).unwrap();
+            runner.decode(&gpu, rest[rest.len() - 1], None).unwrap();
             alone.push(runner.last_logits(&gpu).unwrap());
         }
         runner.truncate(N_SHARED);

@@ -127,7 +127,7 @@ fn parts(gpu: &Gpu) -> Vec<(TuningPart, Vec<Tuning>)> {
         TuningPart::Matmul => match tuning.matmul {
             MatmulKernel::Matrices128 => largest_tile.is_some_and(|tile| tile >= 128),
             MatmulKernel::Matrices64 => largest_tile.is_some(),
-            MatmulKernel::F32 => true,
+            MatmulKernel::F32Tiles128 | MatmulKernel::F32 => true,
         },
         TuningPart::PrefillAttention => tuning.prefill_attention == PrefillKernel::F32 || has_flash,
         TuningPart::DecodeAttention => DecodeKernel::for_gpu(gpu, Precision::Fast) == DecodeKernel::Subgroup,

@@ -228,7 +228,11 @@ impl OpKernels {
         variant: LinearVariant,
         matvec: MatvecShape,
     ) -> Result<OpKernels, GpuError> {
-        let (tiles, form) = (variant.token_tiles(op, spec), variant.input(op, spec));
+        let (mut tiles, form) = (variant.token_tiles(op, spec), variant.input(op, spec));
+        if form == ActivationForm::F32 {
+            let largest = variant::largest_plain_tile(gpu);
+            tiles.retain(|tile| *tile <= largest);
+        }
         let kernels =
             tiles.iter().map(|tile| gpu.kernel(&variant.key(op, spec, matvec, *tile))).collect::<Result<Vec<_>, _>>()?;
         Ok(OpKernels { op, tiles, kernels, form, convert: ConvertActivations::new(gpu, form, spec.cols)? })

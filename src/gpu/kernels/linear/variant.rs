@@ -37,6 +37,18 @@ pub enum Precision {
 /// Token counts of the matvec kernels that read converted activations: each reads the weights once for as many tokens.
 const CONVERTED_TOKENS: [usize; 3] = [1, 4, 8];
 
+/// Rows and tokens of the tiles of a matmul without matrix units on a real GPU.
+const TILES: [usize; 2] = [64, 128];
+
+/// Largest of [`TILES`] on `gpu`. A software device with the kernels for real GPUs (tests) compiles large ones slowly.
+pub(super) fn largest_plain_tile(gpu: &Gpu) -> usize {
+    match gpu.tuning().matmul {
+        MatmulKernel::F32Tiles128 => TILES[1],
+        MatmulKernel::F32 => TILES[0],
+        MatmulKernel::Matrices128 | MatmulKernel::Matrices64 => TILES[usize::from(!gpu.is_software())],
+    }
+}
+
 /// Weight sharing between the tokens of a dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LinearOp {
@@ -71,7 +83,7 @@ impl LinearVariant {
             (false, false) => LinearVariant::Gpu,
         };
         let is_fast = precision == Precision::Fast && exact == LinearVariant::GpuSubgroup;
-        let has_fast_matrices = is_fast && gpu.tuning().matmul != MatmulKernel::F32;
+        let has_fast_matrices = is_fast && gpu.tuning().matmul.uses_matrices();
         let matrices = MatrixUnits::of(gpu).ok().map(LinearVariant::GpuCooperative).filter(|_| has_fast_matrices);
         matrices.into_iter().chain(is_fast.then_some(LinearVariant::GpuDot4)).chain([exact]).collect()
     }
@@ -141,8 +153,13 @@ impl LinearVariant {
         match (self, op, self.input(op, spec)) {
             (_, LinearOp::Matvec, ActivationForm::Bytes { .. } | ActivationForm::Halves) => CONVERTED_TOKENS.to_vec(),
             (LinearVariant::GpuCooperative(units), _, ActivationForm::Halves) => units.tiles().map(|tile| tile.tokens).to_vec(),
+            (_, LinearOp::Matmul, _) if self.is_for_real_gpus() => TILES.to_vec(),
             _ => vec![self.plain_token_tile(op, spec.format)],
         }
+    }
+
+    fn is_for_real_gpus(self) -> bool {
+        !matches!(self, LinearVariant::Subgroup8 | LinearVariant::Fallback)
     }
 
     /// The tile of [`LinearVariant::token_tiles`] for `n_tokens`: the least that holds them. A matmul by cooperative matrices
@@ -185,8 +202,7 @@ impl LinearVariant {
                 WeightFormat::F32 | WeightFormat::F16 | WeightFormat::Bf16 | WeightFormat::Q8_0 => 16,
                 _ => 8,
             },
-            (LinearOp::Matmul, LinearVariant::Fallback) => 4,
-            (LinearOp::Matmul, _) => 64,
+            (LinearOp::Matmul, _) => 4,
         }
     }
 
@@ -208,7 +224,7 @@ impl LinearVariant {
             (LinearVariant::Subgroup8, LinearOp::Matvec) => [n_tiles.div_ceil(2) as u32, tokens, 1],
             (LinearVariant::Subgroup8 | LinearVariant::Fallback, _) => [n_tiles as u32, tokens, 1],
             (_, LinearOp::Matvec) => [n_tiles as u32, tokens, 8],
-            (_, LinearOp::Matmul) => [n_tiles.div_ceil(2) as u32, tokens, 1],
+            (_, LinearOp::Matmul) => [(n_tiles * ROW_TILE).div_ceil(tile) as u32, tokens, 1],
         }
     }
 
@@ -259,7 +275,10 @@ impl LinearVariant {
                 defines.extend(matching.map(|t: MatrixTile| t.defines(units)).unwrap_or_default());
                 "linear/matmul_cooperative"
             }
-            (_, LinearOp::Matmul) => "linear/matmul_tiled",
+            (_, LinearOp::Matmul) => {
+                defines.extend([("SIDE", tile), ("EACH", tile / 16)].map(|(name, n)| (name, n.to_string())));
+                "linear/matmul_tiled"
+            }
         };
         KernelKey::new(shader, &defines)
     }

@@ -1,4 +1,4 @@
-//! Steps that the GPU begins before the CPU knows their token: same answers, and nothing left behind by discarded ones.
+//! Lookahead steps, which the GPU begins before the last token is read back: same answers, and nothing left behind by discarded ones.
 //!
 //! Contexts stay below the end of a page, after which a request would prefill the page again: the speed of the machine decides
 //! how chunks are split, and so how K and V are rounded.
@@ -50,9 +50,9 @@ fn text_of(events: Vec<EngineEvent>) -> String {
 }
 
 #[test]
-fn answers_with_steps_ahead_equal_those_without() {
-    let test = "answers_with_steps_ahead_equal_those_without";
-    let (Some(ahead), Some(plain)) = (start(test, false), start(test, true)) else { return };
+fn answers_with_lookahead_steps_equal_those_without() {
+    let test = "answers_with_lookahead_steps_equal_those_without";
+    let (Some(fast), Some(plain)) = (start(test, false), start(test, true)) else { return };
     let text = document()[..200].to_owned();
     let greedy = Sampling::default();
     for (sampling, policy, n) in [
@@ -62,17 +62,21 @@ fn answers_with_steps_ahead_equal_those_without() {
         // Over several page boundaries.
         (Sampling { temperature: 50.0, ..sampling(40, 1.0, 1) }, AttentionMode::AsLoaded, 150),
     ] {
-        let ask = |handle: &EngineHandle| generate(handle, vec![user(&text)], sampling, n, policy);
-        let ((got, summary), (want, without)) = (ask(&ahead), ask(&plain));
+        let answer = |handle: &EngineHandle| generate(handle, vec![user(&text)], sampling, n, policy);
+        let ((got, summary), (want, without)) = (answer(&fast), answer(&plain));
         assert_eq!(got, want, "{sampling:?}");
         assert_eq!((summary.generated_tokens, summary.stop), (without.generated_tokens, without.stop));
         assert_eq!(summary.context_used, without.context_used);
-        assert_eq!((without.steps_ahead, summary.dispatches_per_token), (0, without.dispatches_per_token));
-        // Each page of 64 tokens has two steps that are not recorded ahead, and an answer has its first; a few are measured.
+        assert_eq!((without.lookahead_steps, summary.dispatches_per_token), (0, without.dispatches_per_token));
+        // Each page of 64 tokens has two steps that are not lookahead steps, and an answer has its first; a few are measured.
         let n_steps = summary.generated_tokens - usize::from(summary.stop != StopReason::Eos);
         let most = if sampling.repetition_penalty != 1.0 { 0 } else { n_steps - 1 };
         let least = if most == 0 { 0 } else { n_steps - n_steps.div_ceil(64) * 2 - 5 };
-        assert!((least..=most).contains(&summary.steps_ahead), "{} of {n_steps} steps, {sampling:?}", summary.steps_ahead);
+        assert!(
+            (least..=most).contains(&summary.lookahead_steps),
+            "{} of {n_steps} steps, {sampling:?}",
+            summary.lookahead_steps
+        );
         if n == 150 {
             continue;
         }
@@ -82,33 +86,33 @@ fn answers_with_steps_ahead_equal_those_without() {
             let messages = vec![user(&text), assistant, user("What else?")];
             generate(handle, messages, greedy, 8, AttentionMode::AsLoaded)
         };
-        assert_eq!(next(&ahead, &got).0, next(&plain, &want).0);
+        assert_eq!(next(&fast, &got).0, next(&plain, &want).0);
     }
 }
 
 #[test]
 fn step_is_repeated_if_the_candidates_are_too_few() {
     let test = "step_is_repeated_if_the_candidates_are_too_few";
-    let (Some(ahead), Some(plain)) = (start(test, false), start(test, true)) else { return };
+    let (Some(fast), Some(plain)) = (start(test, false), start(test, true)) else { return };
     // The first token needs all logits; or a later one, as 64 candidates rarely lack so little of the mass.
     for (top_p, seed) in [(1.0, 1), (0.9995, 2), (0.9995, 3)] {
-        let ask = |handle: &EngineHandle| {
+        let answer = |handle: &EngineHandle| {
             generate(handle, vec![user(&document()[..200])], sampling(0, top_p, seed), 16, AttentionMode::AsLoaded)
         };
-        let ((got, summary), (want, _)) = (ask(&ahead), ask(&plain));
+        let ((got, summary), (want, _)) = (answer(&fast), answer(&plain));
         assert_eq!(got, want, "seed {seed}");
         // One step was recorded in vain; then none.
         let most = if top_p == 1.0 { 0 } else { 14 };
-        assert!(summary.steps_ahead <= most, "{} {top_p} {seed}", summary.steps_ahead);
+        assert!(summary.lookahead_steps <= most, "{} {top_p} {seed}", summary.lookahead_steps);
     }
 }
 
 #[test]
-fn rows_of_a_batch_run_ahead_until_one_ends() {
-    let test = "rows_of_a_batch_run_ahead_until_one_ends";
-    let (Some(ahead), Some(plain)) = (start(test, false), start(test, true)) else { return };
+fn rows_of_a_batch_have_lookahead_steps_until_one_ends() {
+    let test = "rows_of_a_batch_have_lookahead_steps_until_one_ends";
+    let (Some(fast), Some(plain)) = (start(test, false), start(test, true)) else { return };
     let text = document()[..200].to_owned();
-    let ask = |handle: &EngineHandle| {
+    let answer = |handle: &EngineHandle| {
         let questions = ["Who is it about?", "Where does it happen, and when?", "What is the end of the story?"];
         let request = |(id, q): (u64, &&str)| PromptRequest { id, messages: vec![user(&format!("{text}\n\n{q}"))] };
         let requests = (0u64..).zip(&questions).map(request).collect();
@@ -119,7 +123,7 @@ fn rows_of_a_batch_run_ahead_until_one_ends() {
             match handle.wait(std::time::Duration::from_secs(300)).unwrap() {
                 EngineEvent::Token { request, text, .. } => texts[request as usize].push_str(&text),
                 EngineEvent::Finished { request, summary } => {
-                    ends.push((request, summary.generated_tokens, summary.context_used, summary.steps_ahead));
+                    ends.push((request, summary.generated_tokens, summary.context_used, summary.lookahead_steps));
                 }
                 EngineEvent::Failed { sentence, .. } => panic!("{sentence}"),
                 _ => {}
@@ -128,7 +132,7 @@ fn rows_of_a_batch_run_ahead_until_one_ends() {
         ends.sort_unstable();
         (texts, ends)
     };
-    let ((got, ends), (want, without)) = (ask(&ahead), ask(&plain));
+    let ((got, ends), (want, without)) = (answer(&fast), answer(&plain));
     assert_eq!(got, want);
     for (end, without) in ends.iter().zip(&without) {
         assert_eq!((end.0, end.1, end.2), (without.0, without.1, without.2));
@@ -137,22 +141,22 @@ fn rows_of_a_batch_run_ahead_until_one_ends() {
 }
 
 #[test]
-fn stop_and_lost_device_leave_nothing_of_a_step_ahead() {
-    let test = "stop_and_lost_device_leave_nothing_of_a_step_ahead";
-    let (Some(ahead), Some(plain)) = (start(test, false), start(test, true)) else { return };
+fn stop_and_lost_device_leave_nothing_of_a_lookahead_step() {
+    let test = "stop_and_lost_device_leave_nothing_of_a_lookahead_step";
+    let (Some(fast), Some(plain)) = (start(test, false), start(test, true)) else { return };
     let text = document()[..200].to_owned();
     // Another seed if the answer ends before it is stopped.
     let ended = (1..9).map(|seed| {
         let (messages, documents) = (vec![user(&text)], Vec::new());
         let (sampling, policy) = (Sampling { temperature: 50.0, ..sampling(40, 1.0, seed) }, AttentionMode::AsLoaded);
-        ahead.send(EngineCommand::Generate { request: 7, messages, documents, sampling, max_tokens: 300, policy });
+        fast.send(EngineCommand::Generate { request: 7, messages, documents, sampling, max_tokens: 300, policy });
         let mut n_tokens = 0;
         loop {
-            match ahead.wait(std::time::Duration::from_secs(300)).unwrap() {
+            match fast.wait(std::time::Duration::from_secs(300)).unwrap() {
                 EngineEvent::Token { .. } => {
                     n_tokens += 1;
                     if n_tokens == 3 {
-                        ahead.stop();
+                        fast.stop();
                     }
                 }
                 EngineEvent::Finished { summary, .. } => break summary,
@@ -162,11 +166,11 @@ fn stop_and_lost_device_leave_nothing_of_a_step_ahead() {
         }
     });
     let summary = { ended }.find(|summary| summary.stop == StopReason::Cancelled).unwrap();
-    assert!(summary.steps_ahead > 0 && summary.generated_tokens < 20, "{}", summary.generated_tokens);
-    let ask = |handle: &EngineHandle, question: &str| {
+    assert!(summary.lookahead_steps > 0 && summary.generated_tokens < 20, "{}", summary.generated_tokens);
+    let answer = |handle: &EngineHandle, question: &str| {
         generate(handle, vec![user(&text), user(question)], Sampling::default(), 20, AttentionMode::AsLoaded).0
     };
-    assert_eq!(ask(&ahead, WHY), ask(&plain, WHY));
-    ahead.send(EngineCommand::LoseDevice);
-    assert_eq!(ask(&ahead, WHEN), ask(&plain, WHEN));
+    assert_eq!(answer(&fast, WHY), answer(&plain, WHY));
+    fast.send(EngineCommand::LoseDevice);
+    assert_eq!(answer(&fast, WHEN), answer(&plain, WHEN));
 }
