@@ -58,6 +58,8 @@ pub struct Tuning {
     pub decode_splits: usize,
     /// products of few tokens
     pub matvec: MatvecShape,
+    /// lanes of a workgroup of a fused product that computes a whole block of the next product's input
+    pub fused_lanes: usize,
 }
 
 impl Default for Tuning {
@@ -67,6 +69,8 @@ impl Default for Tuning {
             prefill_attention: PrefillKernel::Matrices,
             decode_splits: 64,
             matvec: MatvecShape { rows: 4, lanes: 128 },
+            // Several workgroups fit a multiprocessor of 1536 lanes.
+            fused_lanes: 512,
         }
     }
 }
@@ -83,12 +87,19 @@ pub enum TuningPart {
     DecodeAttention,
     /// [`Tuning::matvec`]
     Matvec,
+    /// [`Tuning::fused_lanes`]
+    FusedMatvec,
 }
 
 impl TuningPart {
     /// All parts, those that gain most first.
-    pub const ALL: [TuningPart; 4] =
-        [TuningPart::Matmul, TuningPart::PrefillAttention, TuningPart::DecodeAttention, TuningPart::Matvec];
+    pub const ALL: [TuningPart; 5] = [
+        TuningPart::Matmul,
+        TuningPart::PrefillAttention,
+        TuningPart::DecodeAttention,
+        TuningPart::Matvec,
+        TuningPart::FusedMatvec,
+    ];
 
     /// Name for people.
     pub const fn name(self) -> &'static str {
@@ -97,6 +108,7 @@ impl TuningPart {
             TuningPart::PrefillAttention => "attention of prefill",
             TuningPart::DecodeAttention => "attention of decode",
             TuningPart::Matvec => "products of few tokens",
+            TuningPart::FusedMatvec => "fused products of one token",
         }
     }
 
@@ -116,6 +128,7 @@ impl TuningPart {
                 let shapes = [(4, 128), (4, 64), (8, 128), (8, 256)];
                 shapes.map(|(rows, lanes)| Tuning { matvec: MatvecShape { rows, lanes }, ..base }).to_vec()
             }
+            TuningPart::FusedMatvec => [512, 1024, 256].map(|fused_lanes| Tuning { fused_lanes, ..base }).to_vec(),
         }
     }
 
@@ -134,6 +147,7 @@ impl TuningPart {
             },
             TuningPart::DecodeAttention => format!("{} splits", tuning.decode_splits),
             TuningPart::Matvec => format!("{} rows by {} lanes", tuning.matvec.rows, tuning.matvec.lanes),
+            TuningPart::FusedMatvec => format!("{} lanes", tuning.fused_lanes),
         }
     }
 }

@@ -5,7 +5,7 @@ use strata::gpu::kernels::linear::{
     ActivationForm, ConvertActivations, ConvertedSlices, FusedMatvec, FusedOutput, FusedSlices, Fusion, LinearActivation,
     LinearSpec, WeightFormat,
 };
-use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
+use strata::gpu::{FeatureOverrides, Gpu, GpuOptions, Recorder, Slice, Tuning};
 use strata::reference;
 
 use super::blocks::{Weights, random_weights};
@@ -114,9 +114,13 @@ fn chain(gpu: &Gpu, formats: [WeightFormat; 3], bias: bool) -> [[Vec<f32>; 2]; 2
 fn fused_products_of_every_format_match_reference() {
     use WeightFormat::{I8G16, Q4_0, Q4K, Q5K, Q6K, Q8_0};
     let overrides = FeatureOverrides { hardware_kernels: true, ..FeatureOverrides::default() };
-    let Some(gpu) = gpu("fused_products_of_every_format_match_reference", overrides) else { return };
+    // A device of its own, as the tuning is that of the device.
+    drop(gpu("fused_products_of_every_format_match_reference", overrides));
+    let Ok(gpu) = Gpu::open(&GpuOptions { adapter: None, overrides }) else { return };
+    let mut lanes = [512, 1024, 256].into_iter().cycle();
     for formats in [[Q4_0; 3], [Q4K; 3], [Q5K; 3], [Q6K; 3], [Q8_0; 3], [I8G16; 3], [Q8_0, Q4_0, Q6K], [Q4K, Q8_0, I8G16]] {
         for bias in [false, true] {
+            gpu.set_tuning(Tuning { fused_lanes: lanes.next().unwrap_or(512), ..Tuning::default() });
             for (what, [got, want]) in ["x", "y"].into_iter().zip(chain(&gpu, formats, bias)) {
                 let (error, worst) = nmse(&got, &want);
                 let rms = (want.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>() / want.len() as f64).sqrt();

@@ -14,7 +14,7 @@ use super::search::TuningReport;
 use crate::gpu::Gpu;
 
 /// Version of the candidates and of the file. Another one is measured again.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Largest file that is read, bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
@@ -174,7 +174,7 @@ mod tests {
             changed("\"rows\": 4", "\"rows\": 5"),
             changed("\"decode_splits\"", "\"splits\""),
             changed("\"matvec\": {", "\"new\": 1, \"matvec\": {"),
-            changed("\"version\": 2", "\"version\": 1"),
+            changed("\"version\": 3", "\"version\": 2"),
             " ".repeat(MAX_BYTES as usize) + &text,
         ];
         for bytes in damaged {

@@ -7,8 +7,8 @@ use crate::gpu::kernels::KvFormat;
 use crate::gpu::kernels::attention_decode::{AttentionDecode, SegmentKeys};
 use crate::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
 use crate::gpu::kernels::linear::{
-    ActivationForm, ConvertedSlices, Linear, LinearActivation, LinearOp, LinearShape, LinearSlices, LinearSpec, LinearVariant,
-    Precision, WeightFormat,
+    ActivationForm, ConvertedSlices, FusedMatvec, FusedOutput, FusedSlices, Fusion, Linear, LinearActivation, LinearOp,
+    LinearShape, LinearSlices, LinearSpec, LinearVariant, Precision, WeightFormat,
 };
 use crate::gpu::tuning::{Tuning, TuningPart};
 use crate::gpu::{Gpu, GpuError, Recorder, Slice};
@@ -53,6 +53,7 @@ pub fn measure(gpu: &Gpu, part: TuningPart, candidate: &Tuning) -> Result<f64, G
     match part {
         TuningPart::Matmul => linear(gpu, sizes, LinearOp::Matmul),
         TuningPart::Matvec => linear(gpu, sizes, LinearOp::Matvec),
+        TuningPart::FusedMatvec => fused(gpu, sizes),
         TuningPart::PrefillAttention => prefill(gpu, sizes),
         TuningPart::DecodeAttention => decode(gpu, sizes),
     }
@@ -99,6 +100,30 @@ fn linear(gpu: &Gpu, sizes: Sizes, op: LinearOp) -> Result<f64, GpuError> {
         linear.record_convert_for(recorder, &binding, shape, op);
         (0..n).for_each(|_| linear.record_for(recorder, &binding, shape, op));
     })
+}
+
+/// A product that is added to hidden states and converted for the product after the next norm, as the two of a layer.
+fn fused(gpu: &Gpu, sizes: Sizes) -> Result<f64, GpuError> {
+    let (format, n, form) = (WeightFormat::Q4_0, sizes.cols, ActivationForm::Bytes { even_odd: true });
+    let spec = LinearSpec { format, cols: n, activation: LinearActivation::None, bias: false, residual: true };
+    let op = FusedMatvec::new(gpu, spec, Fusion { divides_by_rms: false, output: FusedOutput::Normed(form) }, 1e-5)?;
+    let (value_bytes, scale_bytes) = form.bytes(n, 1);
+    let buffers = [value_bytes, scale_bytes, value_bytes, scale_bytes].map(|bytes| zeros(gpu, bytes));
+    let [x_values, x_scales, out_values, out_scales] = buffers;
+    let (x_values, x_scales, out_values, out_scales) = (x_values?, x_scales?, out_values?, out_scales?);
+    let (quants, scales) = (zeros(gpu, format.quants_bytes(n, n))?, zeros(gpu, format.scales_bytes(n, n))?);
+    let (y, weight, squares) = (zeros(gpu, 4 * n as u64)?, zeros(gpu, 4 * n as u64)?, zeros(gpu, n as u64)?);
+    let slices = FusedSlices {
+        weights: [&quants, &scales],
+        x: ConvertedSlices { values: &x_values, scales: &x_scales },
+        y: &y,
+        bias: None,
+        squares: &squares,
+        out: ConvertedSlices { values: &out_values, scales: &out_scales },
+        next_norm: Some([&weight, &squares]),
+    };
+    let binding = op.bind(gpu, slices)?;
+    fastest(gpu, |recorder| (0..SHORT_KERNELS).for_each(|_| op.record(recorder, &binding, 0, n)))
 }
 
 /// Queries of `n_tokens`, keys and values of one segment, and their block table.

@@ -22,7 +22,7 @@ use super::device::Gpu;
 use super::error::GpuError;
 use super::kernels::attention_decode::DecodeKernel;
 use super::kernels::attention_prefill::PrefillVariant;
-use super::kernels::linear::{LinearVariant, MatrixUnits, Precision};
+use super::kernels::linear::{FusedMatvec, LinearVariant, MatrixUnits, Precision};
 use super::tuning::{MatmulKernel, PrefillKernel, Tuning, TuningPart};
 
 /// Times that a device is opened again after a candidate has lost it.
@@ -132,6 +132,10 @@ fn parts(gpu: &Gpu) -> Vec<(TuningPart, Vec<Tuning>)> {
         TuningPart::PrefillAttention => tuning.prefill_attention == PrefillKernel::F32 || has_flash,
         TuningPart::DecodeAttention => DecodeKernel::for_gpu(gpu, Precision::Fast) == DecodeKernel::Subgroup,
         TuningPart::Matvec => LinearVariant::for_gpu(gpu, Precision::Fast).converts_activations(),
+        TuningPart::FusedMatvec => {
+            let converts = LinearVariant::for_gpu(gpu, Precision::Fast).converts_activations();
+            converts && tuning.fused_lanes <= FusedMatvec::most_lanes(gpu)
+        }
     };
     let of_part = |part: TuningPart| {
         let candidates: Vec<Tuning> =

@@ -18,8 +18,8 @@ use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
 
 /// Outputs per block of the next product's input, and per workgroup.
 const BLOCK: usize = 32;
-/// Most lanes of a workgroup that computes a block, and fewest.
-const BLOCK_LANES: [usize; 2] = [1024, 256];
+/// Fewest lanes of a workgroup that computes a block; every device has them.
+const LEAST_BLOCK_LANES: usize = 256;
 
 /// Result of a fused product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -102,9 +102,8 @@ impl Fusion {
         }
     }
 
-    /// Workgroup of at most `max_lanes`; `plain` if it computes no whole block.
-    fn workgroup(self, spec: &LinearSpec, plain: MatvecShape, max_lanes: usize) -> MatvecShape {
-        let lanes = max_lanes.clamp(BLOCK_LANES[1], BLOCK_LANES[0]);
+    /// Workgroup of `lanes` that computes a whole block; `plain` if none is needed.
+    fn workgroup(self, spec: &LinearSpec, plain: MatvecShape, lanes: usize) -> MatvecShape {
         match (self.output, spec.activation) {
             (FusedOutput::Plain, _) => plain,
             (_, LinearActivation::SwiGlu) => MatvecShape { rows: 2 * BLOCK, lanes },
@@ -141,9 +140,15 @@ impl FusedMatvec {
     /// # Errors
     /// A kernel that does not compile, or a lost device.
     pub fn new(gpu: &Gpu, spec: LinearSpec, fusion: Fusion, eps: f32) -> Result<FusedMatvec, GpuError> {
-        let max_lanes = gpu.limits().max_compute_invocations_per_workgroup.min(gpu.limits().max_compute_workgroup_size_x);
-        let shape = fusion.workgroup(&spec, gpu.tuning().matvec, max_lanes as usize);
+        let lanes = gpu.tuning().fused_lanes.min(FusedMatvec::most_lanes(gpu));
+        let shape = fusion.workgroup(&spec, gpu.tuning().matvec, lanes);
         Ok(FusedMatvec { kernel: gpu.kernel(&fusion.key(&spec, shape))?, spec, fusion, rows: shape.rows, eps })
+    }
+
+    /// Most lanes of a workgroup on `gpu`, a power of two.
+    pub fn most_lanes(gpu: &Gpu) -> usize {
+        let most = gpu.limits().max_compute_invocations_per_workgroup.min(gpu.limits().max_compute_workgroup_size_x) as usize;
+        1 << most.max(LEAST_BLOCK_LANES).ilog2()
     }
 
     /// Binds the buffers of a slab.
