@@ -38,7 +38,7 @@ pub(in crate::engine) struct Activations {
     pub(in crate::engine) readbacks: Vec<Buffer>,
 }
 
-/// Number of readback buffers for the candidates: two where there are lookahead steps.
+/// Number of readback buffers for the candidates: two if there are lookahead steps.
 pub(in crate::engine) fn n_readbacks(software_kernels: bool) -> usize {
     if software_kernels { 1 } else { 2 }
 }

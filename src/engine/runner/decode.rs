@@ -64,8 +64,8 @@ impl ModelRunner {
     }
 
     /// True if the next pass, of the context or of sequences with tails of their own, may be recorded before the last tokens are
-    /// read back. On a software device nothing would be faster. A pass that completes a page of the context moves it, and could
-    /// not be discarded; nor can the pass before be repeated if it did so.
+    /// read back. On a software device nothing would be faster. A pass that completes a page of the context moves the page, so it
+    /// can be neither discarded nor repeated.
     pub(in crate::engine) fn allows_lookahead(&self, gpu: &Gpu, is_context: bool) -> bool {
         let at_boundary = |n_tokens: usize| n_tokens.is_multiple_of(KV_PAGE_TOKENS);
         let moves_page = is_context && (at_boundary(self.tokens.len()) || at_boundary(self.tokens.len() + 1));

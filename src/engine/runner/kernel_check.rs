@@ -141,18 +141,13 @@ fn fused_mismatch(
         })?;
         let want = run(&|recorder| {
             let e = &exact.layers[i];
-            let product = |recorder: &mut Recorder, op: &LinearOp, outputs: usize| {
-                for slab in 0..op.slabs.len() {
-                    op.record_slab(recorder, slab, 1, (op.cols, ActivationForm::F32), outputs);
-                }
-            };
-            product(recorder, &e.attn_output, dims.hidden_dim);
+            record_product(recorder, &e.attn_output, 1, dims.hidden_dim);
             e.ffn_norm.record(recorder, &e.ffn_up, dims.hidden_dim, 0, 1);
-            product(recorder, &e.ffn_up, dims.ffn_dim);
-            product(recorder, &e.ffn_down, dims.hidden_dim);
+            record_product(recorder, &e.ffn_up, 1, dims.ffn_dim);
+            record_product(recorder, &e.ffn_down, 1, dims.hidden_dim);
             let next = exact.layers.get(i + 1).map_or((&exact.output_norm, &exact.output), |next| (&next.attn_norm, &next.qkv));
             next.0.record(recorder, next.1, dims.hidden_dim, 0, 1);
-            product(recorder, next.1, n_out);
+            record_product(recorder, next.1, 1, n_out);
         })?;
         let (got, want) = (got.split_at(dims.hidden_dim), want.split_at(dims.hidden_dim));
         for (what, got, want) in [("layer", got.0, want.0), ("product after its norm", got.1, want.1)] {
@@ -187,6 +182,13 @@ fn cases<'a>(dims: &ModelDims, act: &'a Activations, fast: &'a ModelOps, exact: 
     cases
 }
 
+/// Records every slab of a product of `n` tokens in f32.
+fn record_product(recorder: &mut Recorder, op: &LinearOp, n: usize, outputs: usize) {
+    for slab in 0..op.slabs.len() {
+        op.record_slab(recorder, slab, n, (op.cols, ActivationForm::F32), outputs);
+    }
+}
+
 /// The product of `n` tokens of a fixed pattern, f32 `[n, outputs]`.
 fn result(gpu: &Gpu, case: &Case<'_>, op: &LinearOp, n: usize) -> Result<Vec<f32>, GpuError> {
     let mut rng = Rng::new(n as u64);
@@ -197,9 +199,7 @@ fn result(gpu: &Gpu, case: &Case<'_>, op: &LinearOp, n: usize) -> Result<Vec<f32
     gpu.upload(case.x, bytemuck::cast_slice(&x))?;
     gpu.upload(&y, &vec![0; size as usize])?;
     let mut recorder = Recorder::new();
-    for slab in 0..op.slabs.len() {
-        op.record_slab(&mut recorder, slab, n, (op.cols, ActivationForm::F32), case.outputs);
-    }
+    record_product(&mut recorder, op, n, case.outputs);
     gpu.submit(&mut recorder)?;
     Ok(bytemuck::pod_collect_to_vec(&gpu.download(&y)?))
 }

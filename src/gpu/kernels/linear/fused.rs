@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::activations::{ActivationForm, ConvertedSlices};
 use super::format::COL_GROUP;
+use super::shape::{LinearShape, Params};
 use super::spec::{LinearActivation, LinearSpec};
 use crate::gpu::tuning::{MatvecShape, Tuning};
 use crate::gpu::{Binding, Gpu, GpuError, Kernel, KernelKey, Recorder, Slice};
@@ -71,14 +72,8 @@ pub struct FusedMatvec {
 
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    n_cols: u32,
-    n_rows: u32,
-    n_tokens: u32,
-    x_stride: u32,
-    y_offset: u32,
-    y_stride: u32,
-    bias_offset: u32,
+struct FusedParams {
+    product: Params,
     eps: f32,
 }
 
@@ -171,16 +166,10 @@ impl FusedMatvec {
     /// Records the product of a slab of `n_rows` rows from `first_row` on.
     pub fn record(&self, recorder: &mut Recorder, binding: &Binding, first_row: usize, n_rows: usize) {
         let rows_per_output = if self.spec.activation == LinearActivation::SwiGlu { 2 } else { 1 };
-        let params = Params {
-            n_cols: self.spec.cols as u32,
-            n_rows: n_rows as u32,
-            n_tokens: 1,
-            x_stride: self.spec.cols as u32,
-            y_offset: (first_row / rows_per_output) as u32,
-            y_stride: 0,
-            bias_offset: first_row as u32,
-            eps: self.eps,
-        };
+        let cols = self.spec.cols;
+        let (y_offset, bias_offset) = (first_row / rows_per_output, first_row);
+        let shape = LinearShape { n_tokens: 1, n_rows, x_stride: cols, y_stride: 0, y_offset, bias_offset };
+        let params = FusedParams { product: shape.params(cols), eps: self.eps };
         recorder.dispatch(&self.kernel, binding, &params, [n_rows.div_ceil(self.rows) as u32, 1, 1]);
     }
 }

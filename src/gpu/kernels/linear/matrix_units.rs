@@ -105,7 +105,7 @@ mod tests {
             let y = zeros(n_tokens * n_rows * 4);
             let bound: Vec<_> = slices.iter().chain([&y]).collect();
             let binding = gpu.bind(&kernels.kernels[0], &bound).unwrap();
-            let params = crate::gpu::kernels::linear::Params {
+            let params = crate::gpu::kernels::linear::shape::Params {
                 n_cols: 32,
                 n_rows: n_rows as u32,
                 n_tokens: n_tokens as u32,

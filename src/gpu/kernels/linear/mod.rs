@@ -18,6 +18,7 @@ mod format;
 mod fused;
 mod matrix_units;
 mod repack;
+mod shape;
 mod spec;
 mod variant;
 
@@ -28,6 +29,7 @@ pub use embed::Embed;
 pub use format::{COL_GROUP, ROW_TILE, WeightFormat};
 pub use fused::{FusedMatvec, FusedOutput, FusedSlices, Fusion};
 pub use matrix_units::MatrixUnits;
+pub use shape::LinearShape;
 pub use spec::{LinearActivation, LinearSpec, MAX_MATVEC_TOKENS};
 pub use variant::{LinearOp, LinearVariant, Precision};
 
@@ -81,42 +83,6 @@ pub struct LinearBinding {
 struct OpBinding {
     convert: Option<Binding>,
     product: Binding,
-}
-
-/// One product.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LinearShape {
-    /// T
-    pub n_tokens: usize,
-    /// rows of this slab
-    pub n_rows: usize,
-    /// stride of tokens in x, elements; a multiple of 8 if the columns are
-    pub x_stride: usize,
-    /// stride of tokens in y, elements
-    pub y_stride: usize,
-    /// element of y (after the activation) for the first output of the slab
-    pub y_offset: usize,
-    /// element of the bias for the first row of the slab
-    pub bias_offset: usize,
-}
-
-impl LinearShape {
-    /// Tiles of [`ROW_TILE`] rows in the slab.
-    pub fn n_tiles(&self) -> usize {
-        self.n_rows.div_ceil(ROW_TILE)
-    }
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct Params {
-    n_cols: u32,
-    n_rows: u32,
-    n_tokens: u32,
-    x_stride: u32,
-    y_offset: u32,
-    y_stride: u32,
-    bias_offset: u32,
 }
 
 impl Linear {
@@ -178,15 +144,7 @@ impl Linear {
     pub fn record_for(&self, recorder: &mut Recorder, binding: &LinearBinding, shape: LinearShape, op: LinearOp) {
         debug_assert!(!self.spec.cols.is_multiple_of(8) || shape.x_stride.is_multiple_of(8));
         debug_assert!(self.spec.activation != LinearActivation::SwiGlu || shape.n_rows.is_multiple_of(2));
-        let params = Params {
-            n_cols: self.spec.cols as u32,
-            n_rows: shape.n_rows as u32,
-            n_tokens: shape.n_tokens as u32,
-            x_stride: shape.x_stride as u32,
-            y_offset: shape.y_offset as u32,
-            y_stride: shape.y_stride as u32,
-            bias_offset: shape.bias_offset as u32,
-        };
+        let params = shape.params(self.spec.cols);
         let kernels = self.kernels(op);
         let at = self.variant.tile_for(op, &kernels.tiles, shape.n_tokens);
         let (Some(tile), Some(kernel)) = (kernels.tiles.get(at), kernels.kernels.get(at)) else { return };
