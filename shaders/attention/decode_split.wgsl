@@ -16,6 +16,8 @@ struct Params {
     n_splits: u32,      // of all segments
     first_group: u32,   // KV heads of the rows before
     n_lists: u32,       // rows of the table
+    first_entry: u32,   // of this segment: other entries are skipped (TOKEN_TABLE)
+    n_entries: u32,
 }
 #params
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -51,7 +53,7 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
 #for j in 0..4
     var token_#{j} = PAD;
     if k0 + #{j}u < params.n_keys {
-        token_#{j} = table[list * params.n_blocks + k0 + #{j}u];
+        token_#{j} = in_segment(table[list * params.n_blocks + k0 + #{j}u], params.first_entry, params.n_entries);
     }
     let any_#{j} = select(token_#{j}, 0u, token_#{j} == PAD);
     let row_#{j} = key_row_of(any_#{j});
@@ -125,10 +127,14 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     if stride < N_STRIDES {
         for (var k = stride; k < n_here; k += N_STRIDES) {
 #ifdef TOKEN_TABLE
-            let token = table[list * params.n_blocks + split * 256u + k];
+            let entry = table[list * params.n_blocks + split * 256u + k];
             // Shorter lists end here.
-            if token == PAD {
+            if entry == PAD {
                 break;
+            }
+            let token = in_segment(entry, params.first_entry, params.n_entries);
+            if token == PAD {
+                continue;
             }
             let v = value8(block_of(token), token % BLOCK_TOKENS, chunk * 8u);
 #else

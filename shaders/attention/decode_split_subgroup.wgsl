@@ -19,6 +19,8 @@ struct Params {
     n_splits: u32,      // of all segments
     first_group: u32,   // KV heads of the rows before
     n_lists: u32,       // rows of the table
+    first_entry: u32,   // of this segment: other entries are skipped (TOKEN_TABLE)
+    n_entries: u32,
     split_keys: u32,    // keys of a split, a multiple of 64
 }
 #params
@@ -103,7 +105,8 @@ fn main(
 #ifdef TOKEN_TABLE
     let last = max(end, 1u) - 1u;
     // Instead of those that do not exist: unwritten memory may have any bits (NaN), so zero weight is not enough.
-    let some_token = table[entries + min(first, last)];
+    let some_entry = in_segment(table[entries + min(first, last)], params.first_entry, params.n_entries);
+    let some_token = select(some_entry, 0u, some_entry == PAD);
 #for u in 0..U
     var entry_#{u} = table[entries + min(first + run + in_block + #{u*8}u, last)];
 #endfor
@@ -117,11 +120,12 @@ fn main(
         let t = step + run + in_block;
 #ifdef TOKEN_TABLE
 #for u in 0..U
-        let exists_#{u} = t + #{u*8}u < end && entry_#{u} != PAD;
-        let token_#{u} = select(some_token, entry_#{u}, exists_#{u});
+        let own_#{u} = in_segment(entry_#{u}, params.first_entry, params.n_entries);
+        let exists_#{u} = t + #{u*8}u < end && own_#{u} != PAD;
+        let token_#{u} = select(some_token, own_#{u}, exists_#{u});
 #endfor
         // Shorter lists end here.
-        if !subgroupAny(exists_0) {
+        if !subgroupAny(t < end && entry_0 != PAD) {
             break;
         }
 #for u in 0..U

@@ -16,6 +16,8 @@ struct Params {
     n_splits: u32,
     first_group: u32,
     n_lists: u32,
+    first_entry: u32,
+    n_entries: u32,
 }
 #params
 @group(0) @binding(0) var<storage, read> q: array<vec4<f32>>;
@@ -53,13 +55,14 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
         let k0 = step + lane * 4u;
 #ifdef TOKEN_TABLE
 #for j in 0..4
-        var token_#{j} = PAD;
+        var entry_#{j} = PAD;
         if k0 + #{j}u < n_here {
-            token_#{j} = table[list * params.n_blocks + first_key + k0 + #{j}u];
+            entry_#{j} = table[list * params.n_blocks + first_key + k0 + #{j}u];
         }
+        let token_#{j} = in_segment(entry_#{j}, params.first_entry, params.n_entries);
 #endfor
         // Shorter lists end here.
-        if subgroupBroadcast(token_0, 0u) == PAD {
+        if subgroupBroadcast(entry_0, 0u) == PAD {
             break;
         }
 #for j in 0..4

@@ -2,6 +2,7 @@
 // `table[g * n_blocks + b]` is the slot of logical block b (16 tokens) of KV head g.
 // Heads may have separate lists of any blocks. Lists shorter than the longest are padded with PAD.
 // TOKEN_TABLE: lists of single tokens, with entries 16 * slot + token.
+//   in_segment(entry, first, n)    the entry counted from the first one of a segment of n, or PAD if it is in another
 //   block_of(entry), key_row_of(entry), scales_of(entry, g)   TOKEN_TABLE: a token's block, its key, the scales of its page
 //   block_at(g, token, n_blocks)   the block of a token, counted from the first token of the segment
 //   value8(block, t, d)            elements d .. d + 8 of the value of the block's token t
@@ -34,6 +35,11 @@ fn scales_at(g: u32, token: u32, n_blocks: u32) -> u32 {
     return scales_of_slot(slot_at(g, token, n_blocks), g);
 }
 #ifdef TOKEN_TABLE
+fn in_segment(entry: u32, first: u32, n: u32) -> u32 {
+    let own = entry - first;
+    return select(PAD, own, entry != PAD && own < n);
+}
+
 fn block_of(entry: u32) -> u32 {
     return block_of_slot(entry / BLOCK_TOKENS);
 }

@@ -17,6 +17,8 @@ use std::collections::BTreeSet;
 pub struct Residency {
     layers: Vec<Layer>,
     max_frames: usize,
+    /// number of changes of frames
+    version: u64,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -60,7 +62,7 @@ impl Layer {
 impl Residency {
     /// Nothing is resident; each of `n_layer` layers has `max_frames`.
     pub fn new(n_layer: usize, max_frames: usize) -> Residency {
-        Residency { layers: vec![Layer::default(); n_layer], max_frames }
+        Residency { layers: vec![Layer::default(); n_layer], max_frames, version: 0 }
     }
 
     /// Frames per layer.
@@ -76,6 +78,11 @@ impl Residency {
     /// Frame of a page.
     pub fn frame(&self, layer: usize, group: u32) -> Option<u32> {
         self.layers[layer].frame_of.get(group as usize).copied().flatten()
+    }
+
+    /// A number that changes whenever a page gets or loses a frame.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// Number of resident pages of a layer.
@@ -104,6 +111,7 @@ impl Residency {
         l.group_in[frame] = Some(group);
         l.frame_of[group_idx] = Some(frame as u32);
         l.n_used += 1;
+        self.version += 1;
         Some(frame as u32)
     }
 
@@ -208,6 +216,7 @@ impl Residency {
         if let Some(frame) = l.frame_of.get_mut(group as usize).and_then(Option::take) {
             l.group_in[frame as usize] = None;
             l.n_used -= 1;
+            self.version += 1;
         }
     }
 
@@ -221,6 +230,7 @@ impl Residency {
             for frame in l.frame_of.drain((n_groups as usize).min(l.frame_of.len())..).flatten() {
                 l.group_in[frame as usize] = None;
                 l.n_used -= 1;
+                self.version += 1;
             }
         }
     }

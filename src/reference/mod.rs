@@ -12,6 +12,7 @@ mod qk_scores;
 mod quantize_pages;
 mod rope_append;
 mod sample;
+mod token_selection;
 
 pub use attention::attention;
 pub use dequantize_pages::dequantize_page_as_f16;
@@ -24,3 +25,4 @@ pub use qk_scores::qk_scores;
 pub use quantize_pages::{PageShape, dequantize_page, quantize_page};
 pub use rope_append::{RopeSpec, rope};
 pub use sample::{argmax, top_k};
+pub use token_selection::{highest_bound, page_candidates, page_weights, select_tokens, token_key};

@@ -1,6 +1,6 @@
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, SegmentKeys};
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeVariant, SegmentEntries, SegmentKeys};
 use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile, PrefillVariant};
 use strata::gpu::kernels::rope_append::{AppendRange, RopeAppend, RopeAppendSpec};
 use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice, Tuning, TuningPart};
@@ -181,7 +181,14 @@ fn run(gpu: &Gpu, rng: &mut Rng, case: &Case) {
             op.record_split(
                 &mut recorder,
                 &binding,
-                SegmentKeys { n_keys: s.n_tokens, n_blocks: s.n_blocks, first_split, n_splits, split_keys },
+                SegmentKeys {
+                    n_keys: s.n_tokens,
+                    n_blocks: s.n_blocks,
+                    first_split,
+                    n_splits,
+                    split_keys,
+                    entries: SegmentEntries::ALL,
+                },
             );
             first_split += s.n_tokens.div_ceil(split_keys);
         }

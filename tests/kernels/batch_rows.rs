@@ -6,7 +6,7 @@ use half::f16;
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
 use strata::gpu::kernels::attention_decode::{
-    AttentionDecode, DecodeKernel, DecodeVariant, PAD, SegmentKeys, SplitRows, TokenSlot,
+    AttentionDecode, DecodeKernel, DecodeVariant, PAD, SegmentEntries, SegmentKeys, SplitRows, TokenSlot,
 };
 use strata::gpu::kernels::linear::ActivationForm;
 use strata::gpu::kernels::page_bounds::PageBoundsKernel;
@@ -90,12 +90,32 @@ fn decode(gpu: &Gpu, (h, g, d): Shape, case: &Case, q: &[f32], kernel: DecodeKer
     };
     let (shared, n_blocks) = dense_table(&case.shared, g, case.n_shared_pages);
     let all = |n_splits| SplitRows { first: 0, n: N_ROWS, n_splits };
-    record(&dense, &case.shared, &shared, SegmentKeys { n_keys, n_blocks, first_split: 0, n_splits, split_keys }, all(n_shared));
-    let keys = SegmentKeys { n_keys: n_selected, n_blocks: n_selected, first_split: n_shared, n_splits, split_keys };
+    record(
+        &dense,
+        &case.shared,
+        &shared,
+        SegmentKeys { n_keys, n_blocks, first_split: 0, n_splits, split_keys, entries: SegmentEntries::ALL },
+        all(n_shared),
+    );
+    let keys = SegmentKeys {
+        n_keys: n_selected,
+        n_blocks: n_selected,
+        first_split: n_shared,
+        n_splits,
+        split_keys,
+        entries: SegmentEntries::ALL,
+    };
     record(&selective, &case.selected, &table, keys, all(n_listed));
     for (i, (pool, n_keys)) in case.tails.iter().enumerate() {
         let (table, n_blocks) = dense_table(pool, g, n_keys.div_ceil(64));
-        let keys = SegmentKeys { n_keys: *n_keys, n_blocks, first_split: n_shared + n_listed, n_splits, split_keys };
+        let keys = SegmentKeys {
+            n_keys: *n_keys,
+            n_blocks,
+            first_split: n_shared + n_listed,
+            n_splits,
+            split_keys,
+            entries: SegmentEntries::ALL,
+        };
         record(&own, pool, &table, keys, SplitRows { first: i, n: 1, n_splits: n_own });
     }
     let binding = dense.bind_merge(gpu, [&acc, &state, &out], None).unwrap();

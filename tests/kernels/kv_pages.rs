@@ -3,7 +3,7 @@
 
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeKernel, DecodeVariant, SegmentKeys};
+use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeKernel, DecodeVariant, SegmentEntries, SegmentKeys};
 use strata::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile, PrefillVariant};
 use strata::gpu::kernels::dequantize_pages::DequantizePages;
 use strata::gpu::kernels::quantize_pages::QuantizePages;
@@ -253,7 +253,14 @@ fn decode(gpu: &Gpu, case: &Case, segments: &[Segment], q: &[f32], kernel: Decod
     for s in segments {
         let op = op(s.element);
         let binding = op.bind_split(gpu, [&q, &s.kv, &s.table, &acc, &state]).unwrap();
-        let keys = SegmentKeys { n_keys: s.n_keys, n_blocks: s.n_blocks, first_split, n_splits, split_keys };
+        let keys = SegmentKeys {
+            n_keys: s.n_keys,
+            n_blocks: s.n_blocks,
+            first_split,
+            n_splits,
+            split_keys,
+            entries: SegmentEntries::ALL,
+        };
         op.record_split(&mut recorder, &binding, keys);
         first_split += s.n_keys.div_ceil(split_keys);
     }

@@ -17,6 +17,7 @@ mod qk_scores;
 mod sample;
 mod selected_attention;
 mod shaders;
+mod token_selection;
 
 use strata::gpu::kernels::attention_decode::DecodeKernel;
 use strata::gpu::kernels::attention_prefill::PrefillVariant;

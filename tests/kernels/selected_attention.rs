@@ -1,6 +1,8 @@
 use strata::base::Rng;
 use strata::gpu::kernels::KvFormat;
-use strata::gpu::kernels::attention_decode::{AttentionDecode, DecodeKernel, DecodeVariant, PAD, SegmentKeys, TokenSlot};
+use strata::gpu::kernels::attention_decode::{
+    AttentionDecode, DecodeKernel, DecodeVariant, PAD, SegmentEntries, SegmentKeys, TokenSlot,
+};
 use strata::gpu::{FeatureOverrides, Gpu, Recorder, Slice};
 use strata::reference;
 
@@ -69,7 +71,7 @@ fn decode(gpu: &Gpu, (h, g, d): (usize, usize, usize), segments: &[Segment], q: 
         let (table, n_blocks) = s.table();
         let (kv, table) = (upload(gpu, &s.pool.bytes), upload(gpu, &table));
         let binding = op.bind_split(gpu, [&q, &kv, &table, &acc, &state]).unwrap();
-        let keys = SegmentKeys { n_keys: s.n_keys(), n_blocks, first_split, n_splits, split_keys };
+        let keys = SegmentKeys { n_keys: s.n_keys(), n_blocks, first_split, n_splits, split_keys, entries: SegmentEntries::ALL };
         op.record_split(&mut recorder, &binding, keys);
         first_split += s.n_keys().div_ceil(split_keys);
     }

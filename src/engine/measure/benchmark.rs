@@ -235,7 +235,7 @@ impl Bench<'_> {
                 profiler.add(self.gpu, runner, &runner.work_shape().decode(1, n_keys));
             }
         }
-        self.selection = policy.and_then(|policy| policy.summary());
+        self.selection = runner.selection_summary(self.gpu, policy.as_mut())?;
         Ok(())
     }
 }

@@ -82,7 +82,7 @@ impl Score {
             generated_tokens: self.n_told,
             decode_ms: self.decode.as_secs_f64() * 1e3,
             tokens_per_s: self.n_told as f64 / self.decode.as_secs_f64().max(1e-9),
-            selection: policy.and_then(|policy| policy.summary()),
+            selection: runner.selection_summary(gpu, policy.as_mut())?,
             ..measured(gpu, runner, &before, self.n_prefix, self.prefill, stop)
         })
     }

@@ -6,7 +6,7 @@ use super::kernel_check::{MAX_NMSE, nmse};
 use crate::base::limits::KV_BLOCK_TOKENS;
 use crate::base::{ModelDims, Rng};
 use crate::gpu::kernels::KvFormat;
-use crate::gpu::kernels::attention_decode::{AttentionDecode, DecodeKernel, DecodeVariant, SegmentKeys};
+use crate::gpu::kernels::attention_decode::{AttentionDecode, DecodeKernel, DecodeVariant, SegmentEntries, SegmentKeys};
 use crate::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile, PrefillVariant};
 use crate::gpu::kernels::linear::Precision;
 use crate::gpu::{Gpu, GpuError, Recorder, Slice};
@@ -124,7 +124,14 @@ impl Synthetic {
         let out = gpu.buffer("checked output", (dims.q_dim() * 4) as u64)?.all();
         let split = op.bind_split(gpu, [&self.q, &self.kv, &self.table, &acc, &state])?;
         let merge = op.bind_merge(gpu, [&acc, &state, &out], None)?;
-        let keys = SegmentKeys { n_keys: N_KEYS, n_blocks: Synthetic::n_blocks(), first_split: 0, n_splits, split_keys };
+        let keys = SegmentKeys {
+            n_keys: N_KEYS,
+            n_blocks: Synthetic::n_blocks(),
+            first_split: 0,
+            n_splits,
+            split_keys,
+            entries: SegmentEntries::ALL,
+        };
         let mut recorder = Recorder::new();
         op.record_split(&mut recorder, &split, keys);
         op.record_merge(&mut recorder, &merge, n_splits);

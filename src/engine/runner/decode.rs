@@ -9,6 +9,7 @@
 //! Owner: the engine thread.
 
 use crate::base::limits::KV_PAGE_TOKENS;
+use crate::engine::api::SelectionSummary;
 use crate::engine::error::EngineError;
 use crate::engine::runner::ModelRunner;
 use crate::engine::runner::executor::Executor;
@@ -29,6 +30,22 @@ impl ModelRunner {
     pub(in crate::engine) fn begin_answer(&mut self, n_steps: usize) -> Result<Option<SequencePolicy>, EngineError> {
         let Executor { selector, model, .. } = &mut self.exec;
         selector.as_mut().map(|selector| selector.begin_answer(n_steps, &model.dims)).transpose()
+    }
+
+    /// Summary of the selections of an answer. None before its first step.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(in crate::engine) fn selection_summary(
+        &self,
+        gpu: &Gpu,
+        policy: Option<&mut SequencePolicy>,
+    ) -> Result<Option<SelectionSummary>, EngineError> {
+        let (Some(policy), Some(selector)) = (policy, &self.exec.selector) else { return Ok(None) };
+        if let Some(pages) = selector.scored_pages(gpu)? {
+            policy.stats.add_scored_pages(pages);
+        }
+        Ok(policy.summary())
     }
 
     /// Runs the next token of the context, with the selection of `policy`, or with full attention if None.

@@ -13,7 +13,7 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::runner::executor::{Executor, TailOps};
 use crate::engine::scheduler::sequence_tail::SequenceTail;
 use crate::engine::selection::sequence_policy::SequencePolicy;
-use crate::gpu::kernels::attention_decode::{AttentionDecode, SegmentKeys, SplitRows};
+use crate::gpu::kernels::attention_decode::{AttentionDecode, SegmentEntries, SegmentKeys, SplitRows};
 use crate::gpu::kernels::rope_append::AppendRange;
 
 /// Destination of the new tokens of a sequence.
@@ -70,6 +70,8 @@ pub(in crate::engine) struct Splits {
     /// keys of each split
     split_keys: usize,
     next: usize,
+    /// first split of the tails, if they come first
+    tails_at: Option<usize>,
 }
 
 impl SequenceKv<'_> {
@@ -198,24 +200,44 @@ impl Splits {
         let split_keys = decode.split_keys(shared.iter().sum::<usize>() + tail_keys);
         let n_shared: usize = shared.iter().map(|keys| keys.div_ceil(split_keys)).sum();
         let n_tail = tail_keys.div_ceil(split_keys);
-        Splits { n_rows: rows.len(), n_splits: n_shared + n_tail, n_tail, split_keys, next: 0 }
+        Splits { n_rows: rows.len(), n_splits: n_shared + n_tail, n_tail, split_keys, next: 0, tails_at: None }
+    }
+
+    /// The same with the tails first, so that their scores are known before those of the runs.
+    pub fn tails_first(self) -> Splits {
+        Splits { next: self.n_tail, tails_at: Some(0), ..self }
+    }
+
+    /// Splits of the tail of each row.
+    pub fn n_tail(&self) -> usize {
+        self.n_tail
     }
 
     /// Splits of the next `n_keys` keys, visible to all rows.
     pub fn next(&mut self, n_keys: usize, n_blocks: usize) -> (SegmentKeys, SplitRows) {
         let (n_splits, split_keys) = (self.n_splits, self.split_keys);
         let n_here = n_keys.div_ceil(split_keys);
-        let keys = SegmentKeys { n_keys, n_blocks, first_split: self.next, n_splits, split_keys };
+        let keys = SegmentKeys { n_keys, n_blocks, first_split: self.next, n_splits, split_keys, entries: SegmentEntries::ALL };
         self.next += n_here;
         (keys, SplitRows { first: 0, n: self.n_rows, n_splits: n_here })
     }
 
     /// Splits of the tails of all rows: keys and row of each.
     pub fn tails(&mut self, runs: impl Iterator<Item = KeyRun>) -> Vec<(SegmentKeys, SplitRows)> {
-        let (first_split, n_splits, n_tail, split_keys) = (self.next, self.n_splits, self.n_tail, self.split_keys);
-        self.next += n_tail;
+        let (n_splits, n_tail, split_keys) = (self.n_splits, self.n_tail, self.split_keys);
+        let first_split = self.tails_at.unwrap_or(self.next);
+        if self.tails_at.is_none() {
+            self.next += n_tail;
+        }
         let of_row = |(first, run): (usize, KeyRun)| {
-            let keys = SegmentKeys { n_keys: run.n_keys, n_blocks: run.n_blocks, first_split, n_splits, split_keys };
+            let keys = SegmentKeys {
+                n_keys: run.n_keys,
+                n_blocks: run.n_blocks,
+                first_split,
+                n_splits,
+                split_keys,
+                entries: SegmentEntries::ALL,
+            };
             (keys, SplitRows { first, n: 1, n_splits: n_tail })
         };
         runs.enumerate().map(of_row).collect()

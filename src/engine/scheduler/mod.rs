@@ -354,7 +354,7 @@ impl Scheduled {
         is_alone: bool,
         stop: StopReason,
     ) -> Result<(), EngineError> {
-        let active = self.active.take();
+        let mut active = self.active.take();
         let tail = active.as_ref().and_then(|active| active.tail.as_ref());
         self.sequence.ended_ns = Some(telemetry::now());
         let context_used = match (is_alone, stop) {
@@ -375,7 +375,7 @@ impl Scheduled {
             }
             (false, _) => self.sequence.context_used(),
         };
-        let selection = active.as_ref().and_then(|active| active.policy.as_ref()?.summary());
+        let selection = runner.selection_summary(gpu, active.as_mut().and_then(|active| active.policy.as_mut()))?;
         let summary = self.sequence.summary(gpu, runner, selection, context_used, stop);
         self.is_done = true;
         port.emit(EngineEvent::Finished { request: self.sequence.id, summary: Box::new(summary) });

@@ -14,6 +14,8 @@
 //!
 //! Source: LeoAM §4.2, LeoAM §4.3; its baselines, LeoAM §6.1.
 
+mod device_selection;
+mod device_step;
 pub(in crate::engine) mod fetch;
 mod lookahead;
 mod observation;
@@ -41,6 +43,7 @@ use crate::kv::policy::access_frequency::FrequencyTable;
 use crate::kv::policy::retention::RetainedPages;
 use crate::kv::policy::{Lookahead, PolicySpec};
 use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
+use device_selection::DeviceSelection;
 use lookahead::{LookaheadOps, Prefetched};
 use observation_window::ObservationWindow;
 use overlap::OverlapController;
@@ -80,9 +83,15 @@ pub(in crate::engine) struct Selector {
     observed: RetainedPages,
     /// decode steps since the model was loaded
     clock: u64,
-    /// by layer: attention mass of every page, as last measured in this answer; empty if never
-    page_mass: Vec<Vec<f32>>,
+    mass: MeasuredMass,
     overlap: OverlapController,
+    device: DeviceSelection,
+}
+
+/// Attention mass as measured in a few steps.
+struct MeasuredMass {
+    /// by layer: mass of every page, as last measured in this answer; empty if never
+    pages: Vec<Vec<f32>>,
     lane: EventLane,
 }
 
@@ -141,9 +150,9 @@ impl Selector {
             segments: Vec::new(),
             staging_ops: None,
             clock: 0,
-            page_mass: Vec::new(),
+            mass: MeasuredMass { pages: Vec::new(), lane: hub.lane(ENGINE_LANE) },
             overlap: OverlapController::new(hub),
-            lane: hub.lane(ENGINE_LANE),
+            device: DeviceSelection::new(gpu, parts)?,
         })
     }
 
@@ -169,7 +178,8 @@ impl Selector {
         retained.record_retained(&mut self.frequency, self.clock);
         self.overlap.pause();
         self.prefetched = None;
-        self.page_mass.clear();
+        self.mass.pages.clear();
+        self.device.forget();
         SequencePolicy::new(self.spec, n_steps, dims, retained)
     }
 
@@ -200,7 +210,15 @@ impl Selector {
 
     /// Attention mass of every page by layer, as last measured in this answer. Empty if never.
     pub(in crate::engine) fn page_mass(&self) -> &[Vec<f32>] {
-        &self.page_mass
+        &self.mass.pages
+    }
+
+    /// Pages whose tokens the GPU scored, per selection of a layer for a row. None if it has not selected in this answer.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(in crate::engine) fn scored_pages(&self, gpu: &Gpu) -> Result<Option<f64>, EngineError> {
+        self.device.scored_pages(gpu)
     }
 
     /// Number of the last decode step.
@@ -227,6 +245,7 @@ impl Selector {
     pub(in crate::engine) fn unbind(&mut self) {
         self.segments.clear();
         self.staging_ops = None;
+        self.device.unbind();
     }
 
     /// Records the abstracts of pages of a layer's tail: index in the tail and group of each.
@@ -259,7 +278,9 @@ impl Selector {
         if self.staging_ops.is_none() {
             self.staging_ops = SelectedOps::of_staging(gpu, parts, kernels, self.rows.n_rows)?;
         }
-        Ok(())
+        let policy = self.spec.policy().map_err(|e| EngineError::Policy(e.to_string()))?;
+        let sizes = |layer, n_pages| policy.device_sizes(layer, n_pages);
+        self.device.bind(gpu, parts, (&self.decode, &self.score_pages), self.rows.n_rows, sizes)
     }
 }
 

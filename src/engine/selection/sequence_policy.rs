@@ -15,6 +15,7 @@ use crate::base::ModelDims;
 use crate::engine::api::SelectionSummary;
 use crate::engine::error::EngineError;
 use crate::engine::selection::SelectionStats;
+use crate::gpu::kernels::selection::SelectionSizes;
 use crate::kv::RamKeys;
 use crate::kv::policy::retention::{OffloadedHits, RetainedPages};
 use crate::kv::policy::scores::{PageBounds, PageScores, ScoreRuns, ScoreTotals};
@@ -149,6 +150,11 @@ impl SequencePolicy {
     pub fn candidates(&self, layer: usize, predicted: Option<&[u32]>, n_pages: usize) -> Vec<u32> {
         let pages = predicted.unwrap_or_default().iter().chain(&self.candidates[layer]).copied();
         self.spec.to_score(pages, n_pages)
+    }
+
+    /// See [`Policy::device_sizes`].
+    pub fn device_sizes(&self, layer: usize, n_pages: usize) -> Option<SelectionSizes> {
+        self.policy.device_sizes(layer, n_pages)
     }
 
     /// True if the last step or the estimate has candidates of the layer.

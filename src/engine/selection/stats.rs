@@ -15,6 +15,8 @@ use crate::kv::policy::{PolicySpec, Selection};
 pub(in crate::engine) struct SelectionStats {
     /// evaluated token ranges
     n_evaluations: u64,
+    /// selections of the GPU, by layer and step, whose evaluations are not counted yet
+    n_device_layers: u64,
     /// selection time: the policy, and waits for scores that only it needs
     pub evaluation: Duration,
     /// selected tokens, and all tokens of complete pages
@@ -41,6 +43,20 @@ impl SelectionStats {
     pub fn record_stream(&mut self, stream: &SelectedStream) {
         self.n_moved += stream.n_pages as u64;
         self.n_compressed += stream.n_compressed as u64;
+    }
+
+    /// Records a selection of the GPU in a layer: `n_selected` of `n_tokens`, over all KV heads.
+    pub fn record_device(&mut self, n_selected: usize, n_tokens: usize) {
+        self.n_selected += n_selected as u64;
+        self.n_tokens += n_tokens as u64;
+        self.n_device_layers += 1;
+    }
+
+    /// Counts the tokens that the GPU scored in each of its selections, once their number is known.
+    pub fn add_scored_pages(&mut self, pages_per_selection: f64) {
+        let n_tokens = pages_per_selection * KV_PAGE_TOKENS as f64 * self.n_device_layers as f64;
+        self.n_evaluations += n_tokens.round() as u64;
+        self.n_device_layers = 0;
     }
 
     /// Records the selection of a layer of `n_pages`: `n_missing` were not in VRAM, `prefetched` were prefetched in this step.

@@ -104,6 +104,12 @@ impl Executor {
         rows: &mut [Row],
     ) -> Result<ActivationForm, EngineError> {
         let n_pages = n_context / KV_PAGE_TOKENS;
+        if layer == 0 {
+            self.begin_device_selection(s, device.gpu, n_context, rows);
+        }
+        if let Some(form) = self.attend_on_device(s, device, layer, n_context, rows)? {
+            return Ok(form);
+        }
         let mut recorded = Vec::new();
         let mut prefetched = s.prefetched.take().filter(|prefetched| prefetched.layer == layer);
         self.take_arrived(device, layer, prefetched.as_mut(), &mut recorded)?;
@@ -317,7 +323,7 @@ impl Executor {
 
     /// Compares the selections of measured sequences with the full attention.
     #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
-    fn measure_mass(
+    pub(in crate::engine::selection) fn measure_mass(
         &mut self,
         s: &mut Selector,
         device: &mut Device,
@@ -344,8 +350,8 @@ impl Executor {
             let n_tail = tails[i].len() / n_head;
             heads.iter_mut().zip(tails[i].chunks_exact(n_tail)).for_each(|(pages, tail)| pages.extend(tail));
             let retained = policy.stats.record_mass(layer, &selected[i].selection, &head_masses(&heads, n_kv_head), n_tail);
-            s.lane.instant(mass_event(layer, &retained));
-            s.page_mass = policy.stats.page_mass().to_vec();
+            s.mass.lane.instant(mass_event(layer, &retained));
+            s.mass.pages = policy.stats.page_mass().to_vec();
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ pub mod qk_scores;
 pub mod quantize_pages;
 pub mod rope_append;
 pub mod sample;
+pub mod selection;
 
 pub use kv_format::KvFormat;
 
@@ -39,6 +40,7 @@ pub fn variants() -> Vec<KernelKey> {
             keys.extend(attention_prefill::variants(2, head_dim, element));
             keys.extend(attention_decode::variants(2, head_dim, element));
             keys.extend(qk_scores::variants(2, head_dim, element));
+            keys.extend(selection::score_variants(2, head_dim, element));
         }
         keys.extend(page_abstracts::variants(2, head_dim));
         keys.extend(page_bounds::variants(2, head_dim));
@@ -49,5 +51,6 @@ pub fn variants() -> Vec<KernelKey> {
     }
     keys.extend(page_attention::variants());
     keys.extend(sample::variants());
+    keys.extend(selection::variants());
     keys
 }

@@ -4,7 +4,7 @@
 //! devices that run the kernels for real GPUs (tests) use small shapes.
 
 use crate::gpu::kernels::KvFormat;
-use crate::gpu::kernels::attention_decode::{AttentionDecode, SegmentKeys};
+use crate::gpu::kernels::attention_decode::{AttentionDecode, SegmentEntries, SegmentKeys};
 use crate::gpu::kernels::attention_prefill::{AttentionPrefill, KeyTile};
 use crate::gpu::kernels::linear::{
     ActivationForm, ConvertedSlices, FusedMatvec, FusedOutput, FusedSlices, Fusion, Linear, LinearActivation, LinearOp,
@@ -169,7 +169,7 @@ fn decode(gpu: &Gpu, sizes: Sizes) -> Result<f64, GpuError> {
     let split = op.bind_split(gpu, [&q, &kv, &table, &acc, &state])?;
     let merge = op.bind_merge(gpu, [&acc, &state, &out], None)?;
     let n_blocks = n_keys.div_ceil(KV_BLOCK_TOKENS);
-    let keys = SegmentKeys { n_keys, n_blocks, first_split: 0, n_splits, split_keys };
+    let keys = SegmentKeys { n_keys, n_blocks, first_split: 0, n_splits, split_keys, entries: SegmentEntries::ALL };
     fastest(gpu, |recorder| {
         for _ in 0..SHORT_KERNELS {
             op.record_split(recorder, &split, keys);

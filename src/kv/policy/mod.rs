@@ -28,6 +28,7 @@ mod unique;
 mod view;
 pub mod window;
 
+use crate::gpu::kernels::selection::SelectionSizes;
 pub use attention_mass::log_sum_exp;
 pub use registry::{Lookahead, SpecError};
 pub use selection::{SelectedBlock, Selection};
@@ -56,6 +57,12 @@ pub trait Policy: std::fmt::Debug + Send + Sync {
     /// prediction is possible.
     fn predict(&self, _view: &LayerView) -> Vec<u32> {
         Vec::new()
+    }
+
+    /// Sizes of the selection of a layer of `n_pages` if the GPU can select in place of [`Policy::select`], from bounds and scores
+    /// alone ([`crate::gpu::kernels::selection`]). None if only the CPU can.
+    fn device_sizes(&self, _layer: usize, _n_pages: usize) -> Option<SelectionSizes> {
+        None
     }
 
     /// Selection of a layer and step. Call it once per layer and step, because the baselines accumulate attention.

@@ -221,6 +221,28 @@ impl VramCache {
         (0..n_pages).all(|page| self.is_resident(layer, page))
     }
 
+    /// A number that changes whenever a page gets or loses a frame.
+    pub fn frames_version(&self) -> u64 {
+        self.residency.version()
+    }
+
+    /// Frames of the first `n_pages` of a layer, counted over all segments. None if a page has none.
+    pub fn frames(&self, layer: usize, n_pages: usize) -> Option<Vec<u32>> {
+        (0..n_pages as u32).map(|page| self.residency.frame(layer, page)).collect()
+    }
+
+    /// True if a pool segment has pages of a layer.
+    pub fn is_used(&self, layer: usize, segment_idx: usize) -> bool {
+        let shape = self.shapes()[segment_idx];
+        !self.residency.used_in(layer, shape.first_frame, shape.n_frames).is_empty()
+    }
+
+    /// Counts tokens that attention read of `n_pages` in VRAM: as many as are in `n_read` pages.
+    pub fn count_selected(&mut self, n_read: usize, n_pages: usize) {
+        self.counts.resident += n_read as u64;
+        self.counts.skipped += n_pages.saturating_sub(n_read) as u64;
+    }
+
     /// True if a page is in a pool segment.
     pub fn is_in_segment(&self, layer: usize, segment_idx: usize, group: u32) -> bool {
         self.place_in_segment(layer, segment_idx, group).is_some()

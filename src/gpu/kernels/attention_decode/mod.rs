@@ -57,6 +57,22 @@ pub struct SegmentKeys {
     pub n_splits: usize,
     /// keys of each split ([`AttentionDecode::split_keys`])
     pub split_keys: usize,
+    /// entries of the table that are in this segment; those of others are skipped (selective attention)
+    pub entries: SegmentEntries,
+}
+
+/// Range of [`TokenSlot`]s of a segment, whose first token has been written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentEntries {
+    /// first entry
+    pub first: u32,
+    /// number of entries
+    pub n: u32,
+}
+
+impl SegmentEntries {
+    /// The table is of this segment alone.
+    pub const ALL: SegmentEntries = SegmentEntries { first: 0, n: u32::MAX };
 }
 
 /// Tokens that attend to one segment in the same dispatch.
@@ -80,6 +96,8 @@ struct SplitParams {
     n_splits: u32,
     first_group: u32,
     n_lists: u32,
+    first_entry: u32,
+    n_entries: u32,
 }
 
 #[repr(C)]
@@ -232,6 +250,8 @@ impl AttentionDecode {
             n_splits: keys.n_splits as u32,
             first_group: (rows.first * n_kv_head) as u32,
             n_lists: (if self.variant.selective { rows.n } else { 1 } * n_kv_head) as u32,
+            first_entry: keys.entries.first,
+            n_entries: keys.entries.n,
         };
         let head_sets = group.div_ceil(self.variant.kernel.heads_per_workgroup(self.shape));
         let grid = [rows.n_splits as u32, (rows.n * n_kv_head) as u32, head_sets as u32];

@@ -29,6 +29,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::gpu::kernels::selection::SelectionSizes;
 use crate::kv::policy::attention_mass::{Share, log_mass, log_sum_exp, tokens_of_mass};
 use crate::kv::policy::view::page_tokens;
 use crate::kv::policy::{LayerView, Policy, PolicySpec, Selection, SelectionBudget, Tier, unique};
@@ -51,6 +52,8 @@ const OFFLOADED_SCORED_PER_READ: usize = 2;
 /// Maximum of offloaded pages that are scored, per page that is read, if their bounds may be tight. It keeps the
 /// scoring work independent of the context length.
 const MAX_OFFLOADED_SCORED_PER_READ: usize = 10;
+/// Most pages that the GPU scores, per page that is read. Bounds are loose: the best tokens are rarely in the best pages alone.
+const SCORED_PER_READ: usize = 4;
 /// Number of scored tokens, over all KV heads, from which several threads are faster.
 const PARALLEL_TOKENS: usize = 16_384;
 /// Weight of the newest step in the running bound slack.
@@ -145,6 +148,23 @@ impl Policy for LeoAm {
             pages.extend(offloaded.map(|page| page as u32));
         }
         unique(pages)
+    }
+
+    /// A rate or number of tokens, from the candidates with the highest bounds. Without the tree, every page is a candidate.
+    fn device_sizes(&self, layer: usize, n_pages: usize) -> Option<SelectionSizes> {
+        if matches!(self.spec.amount, SelectionBudget::Mass { .. }) {
+            return None;
+        }
+        let free = self.spec.free_pages(n_pages);
+        let n_wanted = self.spec.n_wanted(layer, free.len() * KV_PAGE_TOKENS);
+        let n_read = n_wanted.div_ceil(KV_PAGE_TOKENS);
+        let n_candidates = match self.spec.tree {
+            true => [n_read, (SCORED_PER_READ * n_read).min(free.len())],
+            false => [free.len(); 2],
+        };
+        let least = (NEGLIGIBLE_MASS / (n_pages * KV_PAGE_TOKENS).max(1) as f32).ln();
+        let (n_sink, n_recent) = (free.start, n_pages - free.end);
+        Some(SelectionSizes { n_pages, n_sink, n_recent, n_candidates, n_wanted, least })
     }
 
     /// Pages that attention will probably read, from known scores and the bound slack of the layer.

@@ -1,0 +1,140 @@
+//! Device step: attention of a layer over the tokens that the GPU selects, and what it selected if that is measured.
+//!
+//! Owner: the engine thread. Shapes: R rows, H query heads and G KV heads of each, P complete pages.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
+use crate::engine::error::EngineError;
+use crate::engine::runner::executor::Executor;
+use crate::engine::runner::pass::{Row, Splits};
+use crate::engine::selection::Selector;
+use crate::engine::selection::sequence_policy::{RowSelection, SequencePolicy};
+use crate::engine::selection::step::Device;
+use crate::gpu::Gpu;
+use crate::gpu::kernels::attention_decode::{SegmentEntries, SegmentKeys};
+use crate::gpu::kernels::linear::ActivationForm;
+use crate::gpu::kernels::selection::{SegmentFrames, SelectionPlace};
+use crate::kv::BLOCKS_PER_PAGE;
+use crate::kv::policy::{SelectedBlock, Selection, unique};
+use crate::telemetry::KernelFamily;
+
+impl Executor {
+    /// Decides whether the GPU selects for these rows, in every layer of a step after `n_context` tokens.
+    pub(in crate::engine) fn begin_device_selection(&self, s: &mut Selector, gpu: &Gpu, n_context: usize, rows: &[Row]) {
+        let (device, n_pages) = (&mut s.device, n_context / KV_PAGE_TOKENS);
+        let holds = |layer: usize| {
+            let sizes = rows.first().and_then(|row| row.policy.as_deref()?.device_sizes(layer, n_pages));
+            let capacity = device.bound.as_ref().map(|bound| bound.buffers.capacity);
+            sizes.zip(capacity).is_some_and(|(sizes, capacity)| capacity.holds(rows.len(), &sizes))
+        };
+        let fits = (0..self.model.dims.n_layer).all(holds);
+        device.is_active = fits && device.begin_step(gpu, &self.kv, rows.len(), n_pages);
+    }
+
+    /// Attention of every row over the tokens that the GPU selects of the complete pages, and over its tail. None if the GPU
+    /// does not select in this step.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(in crate::engine) fn attend_on_device(
+        &mut self,
+        s: &mut Selector,
+        device: &mut Device,
+        layer: usize,
+        n_context: usize,
+        rows: &mut [Row],
+    ) -> Result<Option<ActivationForm>, EngineError> {
+        let n_pages = n_context / KV_PAGE_TOKENS;
+        let sizes = rows.first().and_then(|row| row.policy.as_deref()?.device_sizes(layer, n_pages));
+        let selection = &mut s.device;
+        let (Some(bound), Some(sizes), true) = (&selection.bound, sizes, selection.is_active) else { return Ok(None) };
+        let (kernels, buffers) = (&selection.kernels, &bound.buffers);
+        let pacer = &mut *device.pacer;
+        let segments: Vec<usize> = (0..self.kv.shapes().len()).filter(|i| self.kv.is_used(layer, *i)).collect();
+        let n_keys = sizes.n_table();
+        let mut splits = Splits::new(&s.decode, rows, n_context, &vec![n_keys; segments.len()]).tails_first();
+        pacer.mark(KernelFamily::Attention, layer as u32);
+        self.attend_tails(pacer, layer, n_context, rows, &mut splits);
+        pacer.mark(KernelFamily::Evaluation, layer as u32);
+        let place = SelectionPlace { layer, n_rows: rows.len(), n_splits: splits.n_splits, n_tail: splits.n_tail() };
+        s.score_pages.record(&mut pacer.recorder, &bound.page_bounds[layer], n_pages, rows.len());
+        kernels.record_candidates(&mut pacer.recorder, &bound.selection, buffers, place, sizes);
+        for segment in &segments {
+            let shape = self.kv.shapes()[*segment];
+            let frames = SegmentFrames { first: shape.first_frame, n: shape.n_frames };
+            kernels.record_scores(&mut pacer.recorder, &bound.scores[*segment][layer], buffers, place, sizes, frames);
+        }
+        kernels.record_list(&mut pacer.recorder, &bound.selection, buffers, place, sizes);
+        pacer.mark(KernelFamily::Attention, layer as u32);
+        let frame_entries = (BLOCKS_PER_PAGE * self.model.dims.n_kv_head * KV_BLOCK_TOKENS) as u32;
+        for segment in &segments {
+            let shape = self.kv.shapes()[*segment];
+            let entries =
+                SegmentEntries { first: shape.first_frame as u32 * frame_entries, n: shape.n_frames as u32 * frame_entries };
+            let (keys, all) = splits.next(n_keys, n_keys);
+            s.decode.record_rows(&mut pacer.recorder, &bound.decode[*segment][layer], SegmentKeys { entries, ..keys }, all);
+        }
+        let form = self.merge_rows(pacer, layer, &splits);
+        selection.n_selections += rows.len() as u64;
+        let n_listed = self.model.dims.n_kv_head * n_keys;
+        for policy in rows.iter_mut().filter_map(|row| row.policy.as_deref_mut()) {
+            policy.stats.record_device(n_listed, n_pages * KV_PAGE_TOKENS * self.model.dims.n_kv_head);
+        }
+        self.kv.count_selected(rows.len() * n_keys.div_ceil(KV_PAGE_TOKENS), rows.len() * n_pages);
+        if rows.iter().filter_map(|row| row.policy.as_deref()).any(SequencePolicy::measures_mass) {
+            let selected = self.read_selection(s, device, layer, n_context, rows)?;
+            self.measure_mass(s, device, layer, n_context, rows, &selected, vec![Vec::new(); rows.len()])?;
+        }
+        Ok(Some(form))
+    }
+
+    /// Reads back what the GPU selected in a layer, after [`Executor::attend_on_device`]: a selection for each row. Waits.
+    ///
+    /// # Errors
+    /// A lost device.
+    fn read_selection(
+        &self,
+        s: &Selector,
+        device: &mut Device,
+        layer: usize,
+        n_context: usize,
+        rows: &[Row],
+    ) -> Result<Vec<RowSelection>, EngineError> {
+        let (n_pages, n_kv_head) = (n_context / KV_PAGE_TOKENS, self.model.dims.n_kv_head);
+        let policy: Option<&SequencePolicy> = rows.first().and_then(|row| row.policy.as_deref());
+        let sizes = policy.and_then(|policy| policy.device_sizes(layer, n_pages));
+        let (Some(bound), Some(frames), Some(sizes)) = (&s.device.bound, &s.device.frames.layers, sizes) else {
+            return Ok(Vec::new());
+        };
+        let n_bytes = (4 * rows.len() * n_kv_head * sizes.n_table()) as u64;
+        let table = &bound.buffers.table;
+        device.pacer.recorder.copy(&table.buffer.slice(table.offset, n_bytes), &bound.readback.slice(0, n_bytes));
+        let submitted = device.pacer.submit(device.gpu)?;
+        let entries: Vec<u32> = device.pacer.read_after(device.gpu, &submitted, &bound.readback, |bytes| {
+            bytemuck::pod_collect_to_vec(&bytes[..n_bytes as usize])
+        })?;
+        let mut page_of = HashMap::new();
+        for (page, frame) in frames[layer].iter().enumerate() {
+            page_of.insert(*frame as usize, page);
+        }
+        let blocks_of = |list: &[u32]| {
+            let mut masks = BTreeMap::new();
+            for entry in list {
+                let (slot, token) = (*entry as usize / KV_BLOCK_TOKENS, *entry as usize % KV_BLOCK_TOKENS);
+                let in_page = slot / n_kv_head;
+                let Some(page) = page_of.get(&(in_page / BLOCKS_PER_PAGE)) else { continue };
+                let block = (page * BLOCKS_PER_PAGE + in_page % BLOCKS_PER_PAGE) as u32;
+                *masks.entry(block).or_insert(0u16) |= 1 << token;
+            }
+            masks.into_iter().map(|(block, tokens)| SelectedBlock { block, tokens }).collect::<Vec<_>>()
+        };
+        let of_row = |row: &[u32]| {
+            let blocks: Vec<Vec<SelectedBlock>> = row.chunks_exact(sizes.n_table().max(1)).map(blocks_of).collect();
+            let pages = unique(blocks.iter().flatten().map(SelectedBlock::page).collect());
+            let selection = Selection { blocks, pages, n_evaluations: 0 };
+            RowSelection { selection, tracked: Vec::new(), next: None }
+        };
+        Ok(entries.chunks_exact((n_kv_head * sizes.n_table()).max(1)).map(of_row).collect())
+    }
+}
