@@ -63,7 +63,7 @@ fn main() {
     let document = Document::new(&handle, n_tokens, setting("STRATA_BENCH_DECODE", 32));
     let fresh = document.generate_batch(&handle, 1).remove(0);
     drop(handle);
-    let of = |kind| PolicySpec { kind, amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() };
+    let of = |kind| PolicySpec { kind, amount: SelectionBudget::Rate(0.1), is_forced: true, ..PolicySpec::default() };
     let leoam = of(PolicyKind::LeoAm);
     let kv_bytes = fresh.prompt_tokens as f64 * 3072.0;
     let mut rows = vec![row("full, all in VRAM", &document, &base)];

@@ -122,7 +122,7 @@ fn main() {
         synchronous,
         ..base.clone()
     };
-    let of = |kind: PolicyKind| PolicySpec { kind, ..PolicySpec::default() };
+    let of = |kind: PolicyKind| PolicySpec { kind, is_forced: true, ..PolicySpec::default() };
     rows.push(row("full, offloaded", &offloaded(None, false)));
     for kind in PolicyKind::ALL {
         rows.push(row(kind.name(), &offloaded(Some(of(kind)), false)));

@@ -11,6 +11,7 @@ use super::cooperative::{self, CooperativeMatrices};
 use super::error::GpuError;
 use super::host_memory::{QueueSlot, open_with_transfer_queue};
 use super::kernel::{Kernel, ParamsRing};
+use super::selection_costs::SelectionCosts;
 use super::shader_source::KernelKey;
 use super::tuning::Tuning;
 
@@ -135,6 +136,8 @@ pub struct Gpu {
     /// matrices that kernels can use, or why there are none
     pub(super) matrices: OnceLock<Result<CooperativeMatrices, String>>,
     tuning: Mutex<Tuning>,
+    /// None if they are not measured
+    selection_costs: Mutex<Option<SelectionCosts>>,
     pub(super) health: Arc<Health>,
     pub(super) kernels: Mutex<HashMap<KernelKey, Arc<Kernel>>>,
     pub(super) allocated_bytes: Arc<AtomicU64>,
@@ -220,6 +223,7 @@ impl Gpu {
             cooperative_matrix_size,
             matrices: OnceLock::new(),
             tuning: Mutex::default(),
+            selection_costs: Mutex::default(),
             health,
             kernels: Mutex::new(HashMap::new()),
             allocated_bytes: Arc::new(AtomicU64::new(0)),
@@ -249,6 +253,16 @@ impl Gpu {
     /// Sets the variants of kernels that are compiled from now on.
     pub fn set_tuning(&self, tuning: Tuning) {
         *self.tuning.lock().unwrap_or_else(PoisonError::into_inner) = tuning;
+    }
+
+    /// Measured costs of reading and selecting KV. None on a software device, or if the measurement failed.
+    pub fn selection_costs(&self) -> Option<SelectionCosts> {
+        *self.selection_costs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the measured costs.
+    pub fn set_selection_costs(&self, costs: Option<SelectionCosts>) {
+        *self.selection_costs.lock().unwrap_or_else(PoisonError::into_inner) = costs;
     }
 
     /// True if the GPU has its own memory (a discrete GPU).

@@ -25,6 +25,7 @@ mod parallel_copy;
 mod pass_timestamps;
 mod pipeline;
 mod recorder;
+mod selection_costs;
 pub mod shader_source;
 mod staging;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use kernel::{Binding, Kernel};
 pub use memory_info::DeviceMemory;
 pub use parallel_copy::is_divided;
 pub use recorder::{Recorder, Submitted};
+pub use selection_costs::{LinearCost, SelectionCosts};
 pub use shader_source::KernelKey;
 pub use staging::StagingBuffer;
 pub use timestamps::{GpuSpan, MAX_IN_FLIGHT, MAX_PASSES, TimestampRing};

@@ -195,7 +195,8 @@ fn bench_prints_a_line_per_test_in_every_format() {
     assert_eq!(table.out.lines().filter(|l| l.contains(" ± ")).count(), 4, "{}", table.out);
     assert_eq!(json_lines(&bench("json"))[0].as_array().unwrap().len(), 4);
     assert_eq!(bench("csv").out.lines().count(), 5);
-    let filled = ["-p", "0", "-n", "4", "-d", "300", "-r", "1", "--fill", "--kv-policy", "leoam", "--importance", "64", "--json"];
+    let filled =
+        ["-p", "0", "-n", "4", "-d", "300", "-r", "1", "--fill", "--kv-policy", "leoam!", "--importance", "64", "--json"];
     let line = json_lines(&run(["bench", "--model", &model].iter().chain(&filled))).remove(0);
     assert_eq!((&line["test"], &line["policy"]), (&"tg4 @ d300".into(), &"leoam".into()), "{line}");
     assert!(line["share_read"].as_f64().unwrap() < 1.0 && line["evaluations_per_step"].as_f64().unwrap() > 0.0, "{line}");

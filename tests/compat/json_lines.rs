@@ -152,7 +152,7 @@ fn json_of_measurements_has_the_keys_of_before() {
     let bench = ["bench", "-p", "16", "-n", "2", "-r", "1", "-o"];
     add(&mut now, "bench jsonl", &ran(&bench, &["jsonl"]).lines());
     let filled =
-        ["json", "-p", "0", "-d", "300", "--fill", "--kv-policy", "leoam", "--importance", "64", "--vram-budget", "8MiB"];
+        ["json", "-p", "0", "-d", "300", "--fill", "--kv-policy", "leoam!", "--importance", "64", "--vram-budget", "8MiB"];
     let bench_json: Value = serde_json::from_str(&ran(&["bench", "-n", "2", "-r", "1", "-o"], &filled).out).unwrap();
     add(&mut now, "bench json", &[bench_json]);
     let csv = ran(&bench, &["csv"]).out;

@@ -258,7 +258,7 @@ fn sequences_of_a_batch_select_independently() {
         (PolicyKind::LeoAm, 0.1, None),
         (PolicyKind::LeoAm, 0.1, Some(15 << 18)),
     ] {
-        let policy = Some(PolicySpec { kind, amount: SelectionBudget::Rate(rate), ..PolicySpec::default() });
+        let policy = Some(PolicySpec { kind, amount: SelectionBudget::Rate(rate), is_forced: true, ..PolicySpec::default() });
         let budgets = budget.map(vram).unwrap_or_default();
         let Some(handle) = start(test, LoadOptions { policy, budgets, ..LoadOptions::default() }) else { return };
         let many = generate_batch(&handle, &text, &prompts);

@@ -18,7 +18,7 @@ fn bench(handle: &EngineHandle, depth: usize, fill: bool) -> (Vec<BenchRow>, Box
 
 fn options(policy: Option<PolicyKind>, kv_dtype: KvDtype, [vram, ram]: [Option<u64>; 2]) -> LoadOptions {
     let budgets = Tiers { vram: vram.map(Bytes), ram: ram.map(Bytes), disk: None };
-    let policy = policy.map(|kind| PolicySpec { kind, ..PolicySpec::default() });
+    let policy = policy.map(|kind| PolicySpec { kind, is_forced: true, ..PolicySpec::default() });
     LoadOptions { budgets, policy, kv_dtype, ..LoadOptions::default() }
 }
 

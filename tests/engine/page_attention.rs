@@ -66,7 +66,7 @@ fn attention_of_an_exact_answer_is_on_the_quoted_page() {
 #[test]
 fn attention_of_a_selective_answer_is_on_the_quoted_page_in_any_tier() {
     let test = "attention_of_a_selective_answer_is_on_the_quoted_page_in_any_tier";
-    let spec = PolicySpec { amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() };
+    let spec = PolicySpec { amount: SelectionBudget::Rate(0.1), is_forced: true, ..PolicySpec::default() };
     for vram in [None, Some(5 << 20)] {
         let Some((_, page_attention)) = generate(test, Some(spec), vram, AttentionMode::Sampled) else { return };
         assert_falls_on_the_fact(&page_attention.unwrap());

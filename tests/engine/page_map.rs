@@ -90,7 +90,7 @@ fn page_map_offsets_match_the_text_of_the_pages() {
 
 #[test]
 fn page_map_of_a_policy_has_last_reads_and_attention_mass() {
-    let spec = PolicySpec { amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() };
+    let spec = PolicySpec { amount: SelectionBudget::Rate(0.1), is_forced: true, ..PolicySpec::default() };
     let test = "page_map_of_a_policy_has_last_reads_and_attention_mass";
     let Some((handle, maps, _)) = watched(test, Some(spec)) else { return };
     let map = maps.last().unwrap();

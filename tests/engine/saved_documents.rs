@@ -228,7 +228,7 @@ fn corrupt_selected_pages_are_recomputed() {
         budgets: Tiers { vram: Some(Bytes(2300 << 10)), ram: Some(Bytes(3 << 20)), disk: None },
         kv_dir: Some(dir.path().to_owned()),
         context: Some(16_384),
-        policy: Some(PolicySpec { amount: SelectionBudget::Rate(1.0), ..PolicySpec::default() }),
+        policy: Some(PolicySpec { amount: SelectionBudget::Rate(1.0), is_forced: true, ..PolicySpec::default() }),
         ..LoadOptions::default()
     };
     let (handle, _) = engine_hooked(test, ModelSource::BuiltIn, options, Some(hook)).unwrap();

@@ -47,7 +47,7 @@ fn generate_on(
 }
 
 fn spec(kind: PolicyKind, rate: f32) -> PolicySpec {
-    PolicySpec { kind, amount: SelectionBudget::Rate(rate), ..PolicySpec::default() }
+    PolicySpec { kind, amount: SelectionBudget::Rate(rate), is_forced: true, ..PolicySpec::default() }
 }
 
 #[test]

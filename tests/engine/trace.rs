@@ -62,7 +62,7 @@ fn decode_of_the_built_in_model_is_accounted_for_to_95_percent() {
         (Detail::Events, LoadOptions::default()),
         (Detail::Parts, LoadOptions::default()),
         (Detail::Parts, small(None)),
-        (Detail::Parts, small(Some(PolicySpec { kind: PolicyKind::LeoAm, ..PolicySpec::default() }))),
+        (Detail::Parts, small(Some(PolicySpec { kind: PolicyKind::LeoAm, is_forced: true, ..PolicySpec::default() }))),
     ] {
         // Time that other programs take from the engine thread is unattributed too, so the best of a few runs counts.
         let mut runs = Vec::new();
@@ -103,7 +103,7 @@ fn observed_answer_has_a_step_per_token_and_consecutive_phases() {
 #[test]
 fn moved_bytes_of_events_match_the_tier_counters() {
     let test = "moved_bytes_of_events_match_the_tier_counters";
-    for policy in [None, Some(PolicySpec { kind: PolicyKind::LeoAm, ..PolicySpec::default() })] {
+    for policy in [None, Some(PolicySpec { kind: PolicyKind::LeoAm, is_forced: true, ..PolicySpec::default() })] {
         // Without prefetch, the last event precedes the end of the answer.
         let options = LoadOptions { synchronous: true, ..small(policy) };
         let Some(Run { history, summary }) = run(test, Detail::Events, options) else { return };

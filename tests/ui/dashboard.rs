@@ -146,7 +146,7 @@ impl Real {
 }
 
 fn leoam() -> PolicySpec {
-    PolicySpec { amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() }
+    PolicySpec { amount: SelectionBudget::Rate(0.1), is_forced: true, ..PolicySpec::default() }
 }
 
 /// The last four steps of the run.

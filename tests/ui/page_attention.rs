@@ -86,7 +86,7 @@ fn answer_whose_attention_was_not_measured_shows_why() {
 
 #[test]
 fn real_answer_read_the_page_of_its_fact_most() {
-    let spec = PolicySpec { amount: SelectionBudget::Rate(0.1), ..PolicySpec::default() };
+    let spec = PolicySpec { amount: SelectionBudget::Rate(0.1), is_forced: true, ..PolicySpec::default() };
     let Some(mut real) = Real::start(ThemeChoice::Dark, Some(spec)) else { return };
     real.ask("What is the current temperature for Reribe?");
     let state = &real.harness.state().state;

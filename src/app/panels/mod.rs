@@ -29,6 +29,7 @@ pub fn attention_label(kind: AttentionKind) -> &'static str {
         AttentionKind::Dense => "exact dense",
         AttentionKind::ExactOffload => "exact offload",
         AttentionKind::Selective => "selective",
+        AttentionKind::ExactByCost => "exact: selecting would cost more",
     }
 }
 

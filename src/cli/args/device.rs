@@ -23,21 +23,29 @@ pub struct FolderArg {
 
 /// Keys that attention reads during decode: all, or those that a policy of the registry selects.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct KvPolicy(Option<PolicyKind>);
+pub struct KvPolicy {
+    /// None: all keys
+    kind: Option<PolicyKind>,
+    is_forced: bool,
+}
 
 impl KvPolicy {
     /// Full attention.
-    pub const FULL: KvPolicy = KvPolicy(None);
+    pub const FULL: KvPolicy = KvPolicy { kind: None, is_forced: false };
 
-    const N_VALUES: usize = 1 + PolicyKind::ALL.len();
+    /// LeoAM even where it is slower.
+    const FORCED: KvPolicy = KvPolicy { kind: Some(PolicyKind::LeoAm), is_forced: true };
+
+    const N_VALUES: usize = 2 + PolicyKind::ALL.len();
 
     const VALUES: [KvPolicy; KvPolicy::N_VALUES] = {
         let mut values = [KvPolicy::FULL; KvPolicy::N_VALUES];
-        let mut i = 1;
-        while i < values.len() {
-            values[i] = KvPolicy(Some(PolicyKind::ALL[i - 1]));
+        let mut i = 0;
+        while i < PolicyKind::ALL.len() {
+            values[i + 1] = KvPolicy { kind: Some(PolicyKind::ALL[i]), is_forced: false };
             i += 1;
         }
+        values[i + 1] = KvPolicy::FORCED;
         values
     };
 }
@@ -48,7 +56,11 @@ impl ValueEnum for KvPolicy {
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
-        let (name, help) = self.0.map_or(("full", "all keys, in every tier"), |kind| (kind.name(), kind.help()));
+        let (name, help) = match self.kind {
+            None => ("full", "all keys, in every tier"),
+            Some(_) if self.is_forced => ("leoam!", "like leoam, even where reading all keys would be faster"),
+            Some(kind) => (kind.name(), kind.help()),
+        };
         Some(PossibleValue::new(name).help(help))
     }
 }
@@ -141,14 +153,21 @@ impl DeviceArgs {
 
     /// Policy of decode steps; None for full attention.
     fn policy(&self) -> Option<PolicySpec> {
-        let kind = self.kv_policy.0?;
+        let kind = self.kv_policy.kind?;
         let amount = match (self.mass.filter(|_| kind.estimates_mass()), self.importance) {
             (Some(mass), SelectionBudget::Rate(floor)) => SelectionBudget::Mass { mass, floor },
             // Not a share, so the engine rejects it.
             (Some(mass), SelectionBudget::Tokens(n)) => SelectionBudget::Mass { mass, floor: n as f32 },
             (_, amount) => amount,
         };
-        Some(PolicySpec { kind, amount, tree: self.tree == Switch::On, ..PolicySpec::default() })
+        let (tree, is_forced) = (self.tree == Switch::On, self.kv_policy.is_forced);
+        Some(PolicySpec { kind, amount, tree, is_forced, ..PolicySpec::default() })
+    }
+
+    /// Load options for a measurement of the policy, which is used even where it is slower.
+    pub fn forced_options(&self) -> LoadOptions {
+        let options = self.options();
+        LoadOptions { policy: options.policy.map(|spec| PolicySpec { is_forced: true, ..spec }), ..options }
     }
 
     /// Exact attention in f16 without budgets on the same GPU and context, as the baseline of comparisons.
@@ -166,7 +185,7 @@ impl DeviceArgs {
 
     /// Name of the policy in `--kv-policy`.
     pub fn policy_name(&self) -> String {
-        self.kv_policy.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+        self.kv_policy.kind.map_or("full", PolicyKind::name).to_owned()
     }
 }
 

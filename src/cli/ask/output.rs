@@ -47,6 +47,7 @@ pub(super) fn print_details(info: &ModelInfo, cost: &RequestSummary, quotes: &Qu
             AttentionKind::Dense => "dense attention",
             AttentionKind::ExactOffload => "exact attention, offloaded",
             AttentionKind::Selective => "selective attention",
+            AttentionKind::ExactByCost => "dense attention, as selecting would cost more",
         },
         cost.prompt_tokens,
         cost.cached_tokens,

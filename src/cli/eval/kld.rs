@@ -85,7 +85,7 @@ pub fn run(args: &EvalKldArgs, start: impl FnOnce() -> Session, console: &mut Co
         exact.push(row.to_vec());
         Ok(())
     })?;
-    let info = session.load(args.model.source(), args.device.options(), console)?;
+    let info = session.load(args.model.source(), args.device.forced_options(), console)?;
     let mut positions = Vec::new();
     let cost = score(&mut session, &text, "policy", console, |i, row| {
         let (Some(exact), Some(next)) = (exact.get(i), text.next.get(i)) else { return Err(out_of_order(i)) };

@@ -35,7 +35,7 @@ pub fn run(args: &EvalNeedleArgs, start: impl FnOnce() -> Session, console: &mut
     let documents = documents(args)?;
     let results = Results::open(&args.out)?;
     let mut session = start();
-    let info = session.load(args.model.source(), args.device.options(), console)?;
+    let info = session.load(args.model.source(), args.device.forced_options(), console)?;
     let longest = documents.iter().map(|d| d.length).max().unwrap_or(0);
     if longest > info.context_limit {
         return Err(CliError::Input(format!(

@@ -28,6 +28,8 @@ pub enum AttentionKind {
     ExactOffload,
     /// keys selected by a policy
     Selective,
+    /// all keys, in VRAM, because selecting would take longer
+    ExactByCost,
 }
 
 /// Attention mass of one layer that a selection retains, mean over steps and KV heads.

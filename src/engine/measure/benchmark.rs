@@ -207,7 +207,7 @@ impl Bench<'_> {
         let (runner, profiler) = (&mut *self.runner, &mut self.profiler);
         let greedy = Sampler::new(Sampling::default());
         runner.pacer.set_whole(true);
-        let mut policy = runner.begin_answer(n)?;
+        let mut policy = runner.begin_answer(self.gpu, n, runner.tokens.len())?;
         // Random tokens, and after a lookahead step the token that the GPU chose.
         let (mut lookahead, mut best): (Option<RecordedSampling>, u32) = (None, 0);
         for (i, token) in tokens.into_iter().enumerate() {

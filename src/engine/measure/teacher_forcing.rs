@@ -63,7 +63,7 @@ impl Score {
         runner.reserve(gpu, self.tokens.len())?;
         runner.watch_device(gpu, port)?;
         runner.begin_prompt(0);
-        let mut policy = runner.begin_answer(self.tokens.len() - self.n_prefix)?;
+        let mut policy = runner.begin_answer(gpu, self.tokens.len() - self.n_prefix, self.n_prefix)?;
         policy.iter_mut().for_each(|policy| policy.mass_steps = MassSteps::All);
         let mut stop = StopReason::Length;
         while runner.tokens.len() < self.tokens.len() {

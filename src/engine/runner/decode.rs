@@ -23,13 +23,21 @@ impl ModelRunner {
         self.exec.selector.iter_mut().for_each(|selector| selector.begin_prompt(n_tokens));
     }
 
-    /// Policy state of an answer of up to `n_steps` tokens, whose prompt was prefilled last; None if the model has no policy.
+    /// Policy state of an answer of up to `n_steps` tokens, after `n_context` tokens in complete pages, whose prompt was prefilled
+    /// last. None if the model has no policy, or if reading everything is faster than selecting.
     ///
     /// # Errors
     /// Numbers of the policy that are out of range.
-    pub(in crate::engine) fn begin_answer(&mut self, n_steps: usize) -> Result<Option<SequencePolicy>, EngineError> {
-        let Executor { selector, model, .. } = &mut self.exec;
-        selector.as_mut().map(|selector| selector.begin_answer(n_steps, &model.dims)).transpose()
+    pub(in crate::engine) fn begin_answer(
+        &mut self,
+        gpu: &Gpu,
+        n_steps: usize,
+        n_context: usize,
+    ) -> Result<Option<SequencePolicy>, EngineError> {
+        let Executor { selector, model, kv, .. } = &mut self.exec;
+        let Some(selector) = selector else { return Ok(None) };
+        let policy = selector.begin_answer(n_steps, &model.dims)?;
+        Ok(selector.with_costs(policy, gpu.selection_costs().as_ref(), kv, n_context / KV_PAGE_TOKENS, n_steps))
     }
 
     /// Summary of the selections of an answer. None before its first step.

@@ -194,7 +194,7 @@ impl Executor {
 
     /// Records attention over the whole context, run by run: pages in frames, tails with the new tokens, then the batches
     /// from the offload tiers. Log-sum-exp merges the partial results: in prefill run by run, in decode at the end.
-    fn attend(
+    pub(in crate::engine) fn attend(
         &mut self,
         gpu: &Gpu,
         pacer: &mut SubmitPacer,

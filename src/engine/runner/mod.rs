@@ -427,6 +427,7 @@ impl ModelRunner {
     /// Kind of attention of a request with this usage.
     pub(in crate::engine) fn attention_of(&self, usage: &UsageCounters, policy: AttentionMode) -> AttentionKind {
         match (self.selects(policy), usage.pages.fetched) {
+            (true, _) if self.exec.selector.as_ref().is_some_and(|selector| selector.reads_all()) => AttentionKind::ExactByCost,
             (true, _) => AttentionKind::Selective,
             (false, 0) => AttentionKind::Dense,
             (false, _) => AttentionKind::ExactOffload,

@@ -306,7 +306,11 @@ impl Scheduled {
         // The shared pages of a batch do not grow: if there are none, there is nothing to select.
         let has_pages = !matches!(placement, Placement::Tails { n_shared: 0, .. });
         let is_selective = self.sequence.attention != AttentionMode::Exact && has_pages;
-        let mut policy = runner.begin_answer(self.sequence.max_tokens)?.filter(|_| is_selective);
+        let n_context = match placement {
+            Placement::Context => runner.tokens.len(),
+            Placement::Tails { n_shared, .. } => n_shared,
+        };
+        let mut policy = runner.begin_answer(gpu, self.sequence.max_tokens, n_context)?.filter(|_| is_selective);
         if let Some(policy) = policy.as_mut().filter(|_| self.sequence.attention == AttentionMode::Sampled) {
             policy.mass_steps = MassSteps::Few;
         }

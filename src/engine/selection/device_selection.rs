@@ -28,6 +28,8 @@ pub(in crate::engine) struct DeviceSelection {
     n_rows: usize,
     /// true if the GPU selects in this step
     pub is_active: bool,
+    /// the last answer reads everything because that is faster
+    pub reads_all: bool,
     /// the state is of another answer
     is_stale: bool,
     /// selections of a layer for a row since the last reset
@@ -70,6 +72,7 @@ impl DeviceSelection {
             frames: KnownFrames::default(),
             n_rows: 0,
             is_active: false,
+            reads_all: false,
             is_stale: false,
             n_selections: 0,
         })

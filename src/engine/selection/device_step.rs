@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::error::EngineError;
 use crate::engine::runner::executor::Executor;
-use crate::engine::runner::pass::{Row, Splits};
+use crate::engine::runner::pass::{Pass, Row, Splits};
 use crate::engine::selection::Selector;
 use crate::engine::selection::sequence_policy::{RowSelection, SequencePolicy};
 use crate::engine::selection::step::Device;
@@ -46,6 +46,14 @@ impl Executor {
         rows: &mut [Row],
     ) -> Result<Option<ActivationForm>, EngineError> {
         let n_pages = n_context / KV_PAGE_TOKENS;
+        if s.device.is_active && rows.iter().filter_map(|row| row.policy.as_deref()).any(|policy| policy.reads_all(layer)) {
+            let n_tokens = n_pages * KV_PAGE_TOKENS * self.model.dims.n_kv_head;
+            for policy in rows.iter_mut().filter_map(|row| row.policy.as_deref_mut()) {
+                let measures_mass = policy.measures_mass();
+                policy.stats.record_all(layer, n_tokens, measures_mass);
+            }
+            return self.attend(device.gpu, device.pacer, layer, n_context, &Pass::Rows(rows)).map(Some);
+        }
         let sizes = rows.first().and_then(|row| row.policy.as_deref()?.device_sizes(layer, n_pages));
         let selection = &mut s.device;
         let (Some(bound), Some(sizes), true) = (&selection.bound, sizes, selection.is_active) else { return Ok(None) };

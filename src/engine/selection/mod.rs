@@ -37,11 +37,11 @@ use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::page_abstracts::PageAbstracts;
 use crate::gpu::kernels::page_bounds::PageBoundsKernel;
 use crate::gpu::kernels::qk_scores::QkScores;
-use crate::gpu::{Binding, Buffer, Gpu, Recorder, Slice};
-use crate::kv::KvSpec;
+use crate::gpu::{Binding, Buffer, Gpu, Recorder, SelectionCosts, Slice};
 use crate::kv::policy::access_frequency::FrequencyTable;
 use crate::kv::policy::retention::RetainedPages;
-use crate::kv::policy::{Lookahead, PolicySpec};
+use crate::kv::policy::{Lookahead, PolicySpec, selection_pays};
+use crate::kv::{KvSpec, VramCache};
 use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
 use device_selection::DeviceSelection;
 use lookahead::{LookaheadOps, Prefetched};
@@ -181,6 +181,33 @@ impl Selector {
         self.mass.pages.clear();
         self.device.forget();
         SequencePolicy::new(self.spec, n_steps, dims, retained)
+    }
+
+    /// The policy of an answer of `n_steps` over the first `n_pages`: layers in which reading everything is faster do so. None if
+    /// all of them do. Only layers with all pages in VRAM until the end, unless the selection is forced.
+    pub(in crate::engine) fn with_costs(
+        &mut self,
+        mut policy: SequencePolicy,
+        costs: Option<&SelectionCosts>,
+        kv: &VramCache,
+        n_pages: usize,
+        n_steps: usize,
+    ) -> Option<SequencePolicy> {
+        let n_layers = kv.spec().n_layer;
+        let n_last = n_pages + n_steps.div_ceil(KV_PAGE_TOKENS);
+        let stays = n_last <= kv.plan().max_frames && (0..n_layers).all(|layer| kv.is_all_resident(layer, n_pages as u32));
+        if stays && !self.spec.is_forced && n_pages > 0 {
+            let reads_all = |layer| policy.device_sizes(layer, n_pages).is_some_and(|s| !selection_pays(costs, kv.spec(), &s));
+            policy.exact_layers = (0..n_layers).map(reads_all).collect();
+        }
+        let reads_all = !policy.exact_layers.is_empty() && policy.exact_layers.iter().all(|reads_all| *reads_all);
+        self.device.reads_all = reads_all;
+        (!reads_all).then_some(policy)
+    }
+
+    /// True if the last answer reads everything because that is faster.
+    pub(in crate::engine) fn reads_all(&self) -> bool {
+        self.device.reads_all
     }
 
     /// Reserves buffers for `n_rows` sequences with tails of up to `n_tail` tokens. A new size drops all bind groups.

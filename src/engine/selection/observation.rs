@@ -106,7 +106,7 @@ mod tests {
             let n = runner.next_chunk(at, prompt.len() - at);
             runner.run_chunk(gpu, &prompt[at..at + n]).unwrap();
         }
-        let mut policy = runner.begin_answer(8).unwrap().unwrap();
+        let mut policy = runner.begin_answer(gpu, 8, runner.tokens.len()).unwrap().unwrap();
         for layer in [2, 3, 4] {
             let retained = policy.retained.retained(layer);
             assert!(retained.contains(&23), "layer {layer} keeps {retained:?}");
@@ -127,7 +127,7 @@ mod tests {
         assert!(after.iter().all(Vec::is_empty), "{before:?} was on the disk, {after:?} still is");
         // The next prompt retains nothing of it.
         runner.begin_prompt(5);
-        let policy = runner.begin_answer(8).unwrap().unwrap();
+        let policy = runner.begin_answer(gpu, 8, runner.tokens.len()).unwrap().unwrap();
         assert!((0..6).all(|layer| policy.retained.retained(layer).is_empty()));
     }
 }

@@ -58,6 +58,8 @@ pub(in crate::engine) struct SequencePolicy {
     /// maximum steps of the answer
     n_steps: usize,
     pub mass_steps: MassSteps,
+    /// by layer: attention reads everything, as that is faster; empty if it always selects
+    pub exact_layers: Vec<bool>,
     pub stats: SelectionStats,
 }
 
@@ -132,6 +134,7 @@ impl SequencePolicy {
             step: 0,
             n_steps: n_steps.max(1),
             mass_steps: MassSteps::None,
+            exact_layers: Vec::new(),
             stats: SelectionStats::default(),
         })
     }
@@ -150,6 +153,11 @@ impl SequencePolicy {
     pub fn candidates(&self, layer: usize, predicted: Option<&[u32]>, n_pages: usize) -> Vec<u32> {
         let pages = predicted.unwrap_or_default().iter().chain(&self.candidates[layer]).copied();
         self.spec.to_score(pages, n_pages)
+    }
+
+    /// True if attention of a layer reads everything.
+    pub fn reads_all(&self, layer: usize) -> bool {
+        self.exact_layers.get(layer) == Some(&true)
     }
 
     /// See [`Policy::device_sizes`].

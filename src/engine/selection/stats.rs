@@ -52,6 +52,27 @@ impl SelectionStats {
         self.n_device_layers += 1;
     }
 
+    /// Records that attention read all `n_tokens` of a layer, over all KV heads, and all of its mass if that is measured.
+    pub fn record_all(&mut self, layer: usize, n_tokens: usize, measures_mass: bool) {
+        self.n_selected += n_tokens as u64;
+        self.n_tokens += n_tokens as u64;
+        if measures_mass {
+            self.begin_mass(layer);
+            let (sum, n) = &mut self.mass[layer];
+            *sum = Fidelity { kept: sum.kept + 1.0, best: sum.best + 1.0, recall: sum.recall + 1.0 };
+            *n += 1;
+        }
+    }
+
+    /// Begins the measurement of a layer.
+    fn begin_mass(&mut self, layer: usize) {
+        self.n_mass_steps += u64::from(layer == 0);
+        if self.mass.len() <= layer {
+            self.mass.resize(layer + 1, Default::default());
+            self.page_mass.resize(layer + 1, Vec::new());
+        }
+    }
+
     /// Counts the tokens that the GPU scored in each of its selections, once their number is known.
     pub fn add_scored_pages(&mut self, pages_per_selection: f64) {
         let n_tokens = pages_per_selection * KV_PAGE_TOKENS as f64 * self.n_device_layers as f64;
@@ -73,11 +94,7 @@ impl SelectionStats {
     /// Compares the selection of a layer with the full attention, mean over KV heads. `mass` has the attention mass of every
     /// token per KV head. The last `n_tail` tokens follow the last complete page and are always read.
     pub fn record_mass(&mut self, layer: usize, selection: &Selection, mass: &[Vec<f64>], n_tail: usize) -> MassKept {
-        self.n_mass_steps += u64::from(layer == 0);
-        if self.mass.len() <= layer {
-            self.mass.resize(layer + 1, Default::default());
-            self.page_mass.resize(layer + 1, Vec::new());
-        }
+        self.begin_mass(layer);
         let n_tokens = mass.first().map_or(0, Vec::len).saturating_sub(n_tail);
         self.page_mass[layer] = vec![0.0; n_tokens / KV_PAGE_TOKENS];
         let (sum, n) = &mut self.mass[layer];

@@ -14,7 +14,7 @@ use super::search::TuningReport;
 use crate::gpu::Gpu;
 
 /// Version of the candidates and of the file. Another one is measured again.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Largest file that is read, bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
@@ -102,6 +102,7 @@ mod tests {
     use super::*;
     use crate::gpu::tuner::search::Measured;
     use crate::gpu::tuning::{MatmulKernel, Tuning, TuningPart};
+    use crate::gpu::{LinearCost, SelectionCosts};
 
     fn key() -> DeviceKey {
         DeviceKey {
@@ -122,7 +123,9 @@ mod tests {
         let measured = Measured { part: TuningPart::Matmul, value: "f32 tiles".into(), ns: Some(1500) };
         let tuning = Tuning { matmul: MatmulKernel::F32, ..Tuning::default() };
         let lost = vec![(TuningPart::Matvec, "8 rows by 256 lanes".to_owned())];
-        TuningReport { tuning, measured: vec![measured], lost, out_of_time: true }
+        let cost = LinearCost { fixed_ns: 7, ns_per_mib: 9 };
+        let costs = Some(SelectionCosts { read: cost, select: cost });
+        TuningReport { tuning, measured: vec![measured], lost, out_of_time: true, costs }
     }
 
     /// A folder with the stored report, and the path of its file.
@@ -172,9 +175,10 @@ mod tests {
             changed("\"decode_splits\": 64", "\"decode_splits\": 63"),
             changed("\"decode_splits\": 64", "\"decode_splits\": -64"),
             changed("\"rows\": 4", "\"rows\": 5"),
+            changed("\"fixed_ns\": 7", "\"fixed_ns\": -7"),
             changed("\"decode_splits\"", "\"splits\""),
             changed("\"matvec\": {", "\"new\": 1, \"matvec\": {"),
-            changed("\"version\": 3", "\"version\": 2"),
+            changed("\"version\": 4", "\"version\": 3"),
             " ".repeat(MAX_BYTES as usize) + &text,
         ];
         for bytes in damaged {

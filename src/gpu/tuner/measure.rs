@@ -10,15 +10,23 @@ use crate::gpu::kernels::linear::{
     ActivationForm, ConvertedSlices, FusedMatvec, FusedOutput, FusedSlices, Fusion, Linear, LinearActivation, LinearOp,
     LinearShape, LinearSlices, LinearSpec, LinearVariant, Precision, WeightFormat,
 };
+use crate::gpu::kernels::page_abstracts::abstract_bytes;
+use crate::gpu::kernels::page_bounds::PageBoundsKernel;
+use crate::gpu::kernels::selection::{
+    SegmentFrames, SelectionBuffers, SelectionCapacity, SelectionPlace, SelectionSizes, TokenSelection,
+};
+use crate::gpu::selection_costs::{LinearCost, SelectionCosts};
 use crate::gpu::tuning::{Tuning, TuningPart};
 use crate::gpu::{Gpu, GpuError, Recorder, Slice};
 
-use crate::base::limits::KV_BLOCK_TOKENS;
+use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 
 /// Timed runs after a warm-up; the fastest counts.
 const REPETITIONS: usize = 3;
 /// Dispatches of a short kernel in one run.
 const SHORT_KERNELS: usize = 8;
+/// Keys of the second measurement of a selection, in those of the first.
+const SELECTION_GROWTH: usize = 4;
 
 /// Sizes of the data.
 #[derive(Debug, Clone, Copy)]
@@ -158,7 +166,11 @@ fn prefill(gpu: &Gpu, sizes: Sizes) -> Result<f64, GpuError> {
 }
 
 fn decode(gpu: &Gpu, sizes: Sizes) -> Result<f64, GpuError> {
-    let Sizes { heads, n_keys: [n_keys, _], .. } = sizes;
+    decode_over(gpu, sizes.heads, sizes.n_keys[0])
+}
+
+/// Attention of one token over `n_keys`.
+fn decode_over(gpu: &Gpu, heads: [usize; 3], n_keys: usize) -> Result<f64, GpuError> {
     let [n_head, n_kv_head, head_dim] = heads;
     let op = AttentionDecode::new(gpu, n_head, n_kv_head, head_dim, KvFormat::F16, Precision::Fast)?;
     let [q, kv, table] = attention_inputs(gpu, heads, 1, n_keys)?;
@@ -174,6 +186,62 @@ fn decode(gpu: &Gpu, sizes: Sizes) -> Result<f64, GpuError> {
         for _ in 0..SHORT_KERNELS {
             op.record_split(recorder, &split, keys);
             op.record_merge(recorder, &merge, n_splits);
+        }
+    })
+}
+
+/// Costs of a layer of a decode step: reading all keys, and selecting a tenth of them. None if times make no sense.
+///
+/// # Errors
+/// A kernel that does not compile, out of VRAM, a lost device.
+pub fn selection_costs(gpu: &Gpu) -> Result<Option<SelectionCosts>, GpuError> {
+    let Sizes { heads, n_keys: [n_keys, _], .. } = Sizes::of(gpu);
+    let [n_head, n_kv_head, head_dim] = heads;
+    let page_bytes = KvFormat::F16.page_bytes(n_kv_head, head_dim);
+    let (mut read, mut select) = ([(0, 0.0); 2], [(0, 0.0); 2]);
+    for (i, n_keys) in [n_keys, SELECTION_GROWTH * n_keys].into_iter().enumerate() {
+        let n_pages = n_keys / KV_PAGE_TOKENS;
+        read[i] = (n_pages as u64 * page_bytes, decode_over(gpu, heads, n_keys)? / SHORT_KERNELS as f64);
+        let n_read = n_pages / 10;
+        let sizes = SelectionSizes {
+            n_pages,
+            n_sink: 1,
+            n_recent: 1,
+            n_candidates: [4 * n_read; 2],
+            n_wanted: n_read * KV_PAGE_TOKENS,
+            least: 0.0,
+        };
+        let secs = select_tokens(gpu, (n_head, n_kv_head, head_dim), sizes)? / SHORT_KERNELS as f64;
+        select[i] = (sizes.n_listed() as u64 * page_bytes / 2, secs);
+    }
+    let costs = LinearCost::of_two(read).zip(LinearCost::of_two(select));
+    Ok(costs.map(|(read, select)| SelectionCosts { read, select }))
+}
+
+/// Seconds of [`SHORT_KERNELS`] selections, from page bounds to the list of tokens.
+fn select_tokens(gpu: &Gpu, heads: (usize, usize, usize), sizes: SelectionSizes) -> Result<f64, GpuError> {
+    let (n_head, n_kv_head, head_dim) = heads;
+    let n_pages = sizes.n_pages;
+    let bounds = PageBoundsKernel::new(gpu, n_head, n_kv_head, head_dim)?;
+    let op = TokenSelection::new(gpu, n_head, n_kv_head, head_dim, KvFormat::F16)?;
+    let (n_listed, n_table) = (sizes.n_listed(), sizes.n_table());
+    let capacity = SelectionCapacity { n_layers: 1, n_rows: 1, n_pages, n_listed, n_table };
+    let b = SelectionBuffers::new(gpu, capacity, n_head, n_kv_head)?;
+    b.reset(gpu);
+    let frames: Vec<u32> = (0..n_pages as u32).collect();
+    gpu.upload(&b.frames_of(0), bytemuck::cast_slice(&frames))?;
+    let [q, kv, _] = attention_inputs(gpu, [n_head, n_kv_head, head_dim], 1, n_pages * KV_PAGE_TOKENS)?;
+    let abstracts = zeros(gpu, n_pages as u64 * abstract_bytes(n_kv_head, head_dim))?;
+    let states = zeros(gpu, 8 * n_head as u64)?;
+    let page_bounds = bounds.bind(gpu, [&q, &abstracts, &b.bounds])?;
+    let (bindings, scores) = (op.bind(gpu, &b, &states)?, op.bind_scores(gpu, &b, [&q, &kv])?);
+    let place = SelectionPlace { layer: 0, n_rows: 1, n_splits: 1, n_tail: 1 };
+    fastest(gpu, |recorder| {
+        for _ in 0..SHORT_KERNELS {
+            bounds.record(recorder, &page_bounds, n_pages, 1);
+            op.record_candidates(recorder, &bindings, &b, place, sizes);
+            op.record_scores(recorder, &scores, &b, place, sizes, SegmentFrames { first: 0, n: n_pages });
+            op.record_list(recorder, &bindings, &b, place, sizes);
         }
     })
 }

@@ -52,7 +52,9 @@ impl DeviceTuning {
             (part.name(), report.explanation(part).unwrap_or_else(unmeasured))
         };
         let lost = report.lost.iter().map(|(part, value)| (part.name(), format!("{value} lost the device and is never used")));
-        TuningPart::ALL.into_iter().map(of_part).chain(lost).collect()
+        let costs =
+            report.costs.map_or_else(|| "not measured: attention reads everything in VRAM".to_owned(), |c| c.explanation());
+        TuningPart::ALL.into_iter().map(of_part).chain([("selection of tokens", costs)]).chain(lost).collect()
     }
 }
 
@@ -101,12 +103,13 @@ fn tune(gpu: &Gpu, folder: Option<&Path>, lost: &mut Vec<(TuningPart, String)>) 
     let stored = || DeviceKey::of(gpu).load(folder?);
     if let Some(report) = lost.is_empty().then(stored).flatten() {
         gpu.set_tuning(report.tuning);
+        gpu.set_selection_costs(report.costs);
         return Ok(DeviceTuning::Tuned(report));
     }
     let began = Instant::now();
     let outcome = search(&parts(gpu), lost, || began.elapsed(), |part, candidate| measure::measure(gpu, part, candidate));
     gpu.set_tuning(Tuning::default());
-    let report = match outcome {
+    let mut report = match outcome {
         Outcome::Tuned(report) => report,
         Outcome::Lost(report) => {
             *lost = report.lost;
@@ -115,8 +118,29 @@ fn tune(gpu: &Gpu, folder: Option<&Path>, lost: &mut Vec<(TuningPart, String)>) 
         Outcome::Skipped(error) => return Err(error),
     };
     gpu.set_tuning(report.tuning);
+    if !report.lost.contains(&selection_part()) {
+        report.costs = match measure::selection_costs(gpu) {
+            Ok(costs) => costs,
+            Err(GpuError::Lost(reason)) => {
+                report.lost.push(selection_part());
+                *lost = report.lost;
+                return Err(GpuError::Lost(reason));
+            }
+            // Without costs, attention reads everything that is in VRAM.
+            Err(error) => {
+                log::warn!("the costs of selecting tokens could not be measured: {error}");
+                None
+            }
+        };
+    }
+    gpu.set_selection_costs(report.costs);
     store(gpu, folder, &report);
     Ok(DeviceTuning::Tuned(report))
+}
+
+/// Mark of a device that was lost while the costs of selections were measured.
+fn selection_part() -> (TuningPart, String) {
+    (TuningPart::DecodeAttention, "selection of tokens".to_owned())
 }
 
 /// Parts with more than one candidate on `gpu`, and those candidates.
@@ -166,8 +190,11 @@ mod tests {
         // A slow machine may have no time for more than the first candidate.
         assert!(!first.measured.is_empty() && first.measured.iter().any(|m| m.ns.is_some()), "{first:?}");
         assert_eq!(gpu.tuning(), first.tuning);
+        assert!(first.costs.is_some_and(|costs| costs.read.ns_per_mib > 0 && costs.select.ns_per_mib > 0), "{:?}", first.costs);
+        gpu.set_selection_costs(None);
         gpu.set_tuning(Tuning::default());
         assert_eq!((run(), gpu.tuning()), (first.clone(), first.tuning), "from the file, time by time");
+        assert_eq!(gpu.selection_costs(), first.costs);
         std::fs::write(std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path(), "{").unwrap();
         assert!(!run().measured.is_empty());
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::GpuError;
+use crate::gpu::selection_costs::SelectionCosts;
 use crate::gpu::tuning::{Tuning, TuningPart};
 
 /// Time of a whole search.
@@ -43,6 +44,8 @@ pub struct TuningReport {
     pub lost: Vec<(TuningPart, String)>,
     /// the time was up before all were measured
     pub out_of_time: bool,
+    /// costs of reading and selecting KV; None if they could not be measured
+    pub costs: Option<SelectionCosts>,
 }
 
 /// End of a search.

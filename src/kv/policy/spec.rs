@@ -79,6 +79,9 @@ pub struct PolicySpec {
     pub n_sink_pages: usize,
     /// always-read complete pages at the end
     pub n_recent_pages: usize,
+    /// select even where reading everything would be faster
+    #[serde(skip)]
+    pub is_forced: bool,
 }
 
 impl Default for PolicySpec {
@@ -92,6 +95,7 @@ impl Default for PolicySpec {
             tree: true,
             n_sink_pages: 1,
             n_recent_pages: 1,
+            is_forced: false,
         }
     }
 }

@@ -69,7 +69,7 @@ fn unmeasured(summary: &RequestSummary) -> &'static str {
         AttentionKind::ExactOffload => {
             "Exact attention read every page. The pages most read are not measured if pages are in RAM or on the disk."
         }
-        AttentionKind::Dense => {
+        AttentionKind::Dense | AttentionKind::ExactByCost => {
             "Exact attention read every page. The pages most read were not measured: the answer is too short."
         }
         AttentionKind::Selective => "The pages most read were not measured: the answer is too short.",

@@ -49,11 +49,10 @@ const UNFETCHED_MASS: f32 = 2e-2;
 const HIGH_MASS: f32 = 1e-2;
 /// Offloaded pages with the highest bounds that are scored, per page that is read.
 const OFFLOADED_SCORED_PER_READ: usize = 2;
-/// Maximum of offloaded pages that are scored, per page that is read, if their bounds may be tight. It keeps the
-/// scoring work independent of the context length.
-const MAX_OFFLOADED_SCORED_PER_READ: usize = 10;
-/// Most pages that the GPU scores, per page that is read. Bounds are loose: the best tokens are rarely in the best pages alone.
-const SCORED_PER_READ: usize = 4;
+/// Maximum of pages that the GPU scores, or of offloaded pages whose bounds may be tight, per page that is read. It keeps the
+/// scoring work independent of the context length, and has to be large: a maximum over 64 keys is a loose bound, so the best
+/// tokens are often not in the pages with the best bounds.
+const MAX_SCORED_PER_READ: usize = 10;
 /// Number of scored tokens, over all KV heads, from which several threads are faster.
 const PARALLEL_TOKENS: usize = 16_384;
 /// Weight of the newest step in the running bound slack.
@@ -130,8 +129,7 @@ impl Policy for LeoAm {
         let mut pages = Vec::new();
         for kv_head in (0..view.n_kv_head).filter(|kv_head| self.is_partial(view, *kv_head)) {
             let mut best: Vec<(f32, usize)> = free.clone().map(|page| (view.page_bounds(kv_head, page).upper(), page)).collect();
-            let (n_best, n_max) =
-                (best.len().min(OFFLOADED_SCORED_PER_READ * n_wanted), MAX_OFFLOADED_SCORED_PER_READ * n_wanted);
+            let (n_best, n_max) = (best.len().min(OFFLOADED_SCORED_PER_READ * n_wanted), MAX_SCORED_PER_READ * n_wanted);
             let by_bound = |a: &(f32, usize), b: &(f32, usize)| b.0.total_cmp(&a.0);
             if n_max < best.len() {
                 best.select_nth_unstable_by(n_max, by_bound);
@@ -159,7 +157,7 @@ impl Policy for LeoAm {
         let n_wanted = self.spec.n_wanted(layer, free.len() * KV_PAGE_TOKENS);
         let n_read = n_wanted.div_ceil(KV_PAGE_TOKENS);
         let n_candidates = match self.spec.tree {
-            true => [n_read, (SCORED_PER_READ * n_read).min(free.len())],
+            true => [n_read, (MAX_SCORED_PER_READ * n_read).min(free.len())],
             false => [free.len(); 2],
         };
         let least = (NEGLIGIBLE_MASS / (n_pages * KV_PAGE_TOKENS).max(1) as f32).ln();

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::kv::policy::SelectedBlock;
 use crate::kv::policy::testing::Recorded;
+use crate::reference;
 
 /// 22 pages, 20 of them free: a `rate` of 0.1 selects 128 tokens, 8 blocks.
 const N_PAGES: usize = 22;
@@ -22,11 +23,15 @@ fn scores(high: &[(usize, f32)]) -> Vec<f32> {
 
 /// Selected tokens of a KV head on the free pages.
 fn free_tokens(selection: &Selection, kv_head: usize) -> Vec<usize> {
+    free_tokens_of(selection, kv_head, N_PAGES)
+}
+
+fn free_tokens_of(selection: &Selection, kv_head: usize, n_pages: usize) -> Vec<usize> {
     let of_block = |selected: &SelectedBlock| {
         let SelectedBlock { block, tokens } = *selected;
         (0..16).filter(move |t| tokens >> t & 1 == 1).map(move |t| block as usize * 16 + t)
     };
-    selection.blocks[kv_head].iter().flat_map(of_block).filter(|token| (64..21 * 64).contains(token)).collect()
+    selection.blocks[kv_head].iter().flat_map(of_block).filter(|token| (64..(n_pages - 1) * 64).contains(token)).collect()
 }
 
 fn page(page: usize) -> Vec<usize> {
@@ -40,6 +45,44 @@ fn leoam_selects_the_important_tokens_of_each_kv_head() {
     assert_eq!(free_tokens(&selection, 0), [200, 1000]);
     assert!(free_tokens(&selection, 1).contains(&500));
     assert_eq!(free_tokens(&selection, 1).len(), 2);
+}
+
+proptest! {
+    #[test]
+    fn gpu_selects_the_tokens_of_the_tree(seed in 0u64..1000, n_pages in 4usize..40, rate in 0.1f32..0.5, n_heads in 1usize..3) {
+        let recorded = Recorded::random(seed, n_heads, n_pages);
+        let mut policy = leoam(SelectionBudget::Rate(rate));
+        let sizes = policy.device_sizes(7, n_pages).unwrap();
+        let selection = policy.select(&recorded.view(7));
+        prop_assert_eq!((sizes.n_sink, sizes.n_recent), (1, 1));
+        for (kv_head, scores) in recorded.scores().iter().enumerate() {
+            let view = recorded.view(7);
+            let bounds: Vec<f32> = (1..n_pages - 1).map(|page| view.page_bounds(kv_head, page).upper()).collect();
+            let pages = reference::page_candidates(&bounds, sizes.n_candidates, None);
+            let tokens: Vec<usize> = pages.iter().flat_map(|page| (page + 1) * 64..(page + 2) * 64).collect();
+            let keys: Vec<u32> = tokens.iter().map(|token| reference::token_key(&[scores[*token]], &[0.0])).collect();
+            let selected: Vec<usize> = reference::select_tokens(&keys, sizes.n_wanted).iter().map(|i| tokens[*i]).collect();
+            let of_tree: Vec<usize> = free_tokens_of(&selection, kv_head, n_pages);
+            prop_assert_eq!(of_tree.len(), selected.len());
+            let key_of = |token: &usize| reference::token_key(&[scores[*token]], &[0.0]);
+            // Tokens with the key of the last one may be others.
+            let last = selected.iter().map(key_of).min().unwrap_or(0);
+            let above = |tokens: &[usize]| tokens.iter().copied().filter(|token| key_of(token) > last).collect::<Vec<_>>();
+            prop_assert_eq!(above(&of_tree), above(&selected));
+            prop_assert!(of_tree.iter().all(|token| key_of(token) >= last));
+        }
+    }
+}
+
+#[test]
+fn gpu_selects_only_by_a_rate_or_number_of_tokens() {
+    let sizes = |amount| leoam(amount).device_sizes(7, 102).map(|sizes| (sizes.n_candidates, sizes.n_wanted));
+    assert_eq!(sizes(SelectionBudget::Rate(0.05)), Some(([5, 50], 320)));
+    assert_eq!(sizes(SelectionBudget::Tokens(65)), Some(([2, 20], 65)));
+    assert_eq!(sizes(SelectionBudget::Rate(0.0)), Some(([0, 0], 0)));
+    assert_eq!(sizes(SelectionBudget::Mass { mass: 0.9, floor: 0.1 }), None);
+    let every_token = LeoAm::new(PolicySpec { tree: false, amount: SelectionBudget::Rate(0.05), ..PolicySpec::default() });
+    assert_eq!(every_token.device_sizes(7, 102).map(|sizes| sizes.n_candidates), Some([100, 100]));
 }
 
 #[test]
@@ -206,7 +249,7 @@ fn offloaded_candidates_are_the_best_by_bound_and_all_that_may_hold_much() {
     assert!(leoam(SelectionBudget::Rate(1.0)).offloaded_candidates(&recorded.view(0)).is_empty());
     // With a budget of one page, ten pages are candidates if all may hold much, the likeliest first.
     let few = leoam(SelectionBudget::Tokens(64)).offloaded_candidates(&recorded.view(7));
-    assert!(few.len() <= MAX_OFFLOADED_SCORED_PER_READ && may_matter.iter().all(|page| few.contains(page)), "{few:?}");
+    assert!(few.len() <= MAX_SCORED_PER_READ && may_matter.iter().all(|page| few.contains(page)), "{few:?}");
 }
 
 #[test]
