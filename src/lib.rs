@@ -57,6 +57,7 @@
 //! | LeoAM | §4.2 eq. 2, §4.2 eq. 3: number and size of the initial chunks | `src/kv/policy/leoam/initial_chunks.rs` |
 //! | LeoAM | §4.2 Fig. 10: the tree of chunks | `src/kv/policy/leoam/tree.rs` |
 //! | LeoAM | §4.2: token scores of pages in VRAM, in RAM | `src/gpu/kernels/qk_scores.rs`, `src/kv/cpu_scores.rs` |
+//! | LeoAM | §4.2: candidates, token scores and the best tokens on the device | `src/gpu/kernels/selection/mod.rs`, `src/engine/selection/device_step.rs` |
 //! | LeoAM | §4.2, §4.3: bounds of pages | `src/gpu/kernels/page_bounds.rs`, `shaders/kv/page_bounds.wgsl` |
 //! | LeoAM | §4.3: KV abstracts, on the device and on disk | `src/gpu/kernels/page_abstracts.rs`, `src/kv/policy/leoam/abstracts.rs` |
 //! | LeoAM | §4.3: access frequency table | `src/kv/policy/access_frequency.rs` |

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::cooperative::{self, CooperativeMatrices};
 use super::error::GpuError;
-use super::host_memory::{QueueSlot, open_with_transfer_queue};
+use super::host_memory::{OpenedDevice, QueueSlot, open_with_transfer_queue};
 use super::kernel::{Kernel, ParamsRing};
 use super::selection_costs::SelectionCosts;
 use super::shader_source::KernelKey;
@@ -34,6 +34,8 @@ pub struct FeatureOverrides {
     pub no_host_memory: bool,
     /// uploads on the queue of the kernels
     pub no_transfer_queue: bool,
+    /// import of host memory even on a device without memory of its own, or without a further queue
+    pub host_import: bool,
 }
 
 /// Options for opening a device.
@@ -107,17 +109,17 @@ fn open_device(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
     overrides: FeatureOverrides,
-) -> Result<(wgpu::Device, wgpu::Queue, Result<QueueSlot, String>), wgpu::RequestDeviceError> {
-    let with_queue = match has_own_memory(&adapter.get_info()) {
+) -> Result<OpenedDevice, wgpu::RequestDeviceError> {
+    let opened = match has_own_memory(&adapter.get_info()) {
         _ if overrides.no_transfer_queue || overrides.no_host_memory => Err("a second queue is switched off".to_owned()),
         // What arrives would be copied once more in the same memory.
-        false => Err("the device has no memory of its own".to_owned()),
-        true => open_with_transfer_queue(adapter, descriptor),
+        false if !overrides.host_import => Err("the device has no memory of its own".to_owned()),
+        _ => open_with_transfer_queue(adapter, descriptor, overrides.host_import),
     };
-    match with_queue {
-        Ok((device, queue, slot)) => Ok((device, queue, Ok(slot))),
-        Err(reason) => pollster::block_on(adapter.request_device(descriptor)).map(|(device, queue)| (device, queue, Err(reason))),
-    }
+    opened.or_else(|reason| {
+        let opened = pollster::block_on(adapter.request_device(descriptor));
+        opened.map(|(device, queue)| OpenedDevice { device, queue, slot: Err(reason), has_host_import: false })
+    })
 }
 
 fn has_own_memory(info: &wgpu::AdapterInfo) -> bool {
@@ -147,6 +149,9 @@ pub struct Gpu {
     /// the queue for copies, or why there is none
     pub(super) queue_slot: Result<QueueSlot, String>,
     pub(super) queue_check: OnceLock<Result<(), String>>,
+    /// opened with the import of host memory, and whether a first copy from an import arrived
+    pub(super) has_host_import: bool,
+    pub(super) import_check: OnceLock<Result<(), String>>,
     pub(super) params_ring: Mutex<Option<Arc<ParamsRing>>>,
 }
 
@@ -198,7 +203,7 @@ impl Gpu {
             let features = features | cooperative::FEATURES;
             request(features, cooperative::experimental_features()).ok().map(|opened| (opened, features))
         });
-        let (device, queue, queue_slot) = if let Some((opened, with_matrices)) = with_matrices {
+        let opened = if let Some((opened, with_matrices)) = with_matrices {
             features = with_matrices;
             opened
         } else {
@@ -206,6 +211,7 @@ impl Gpu {
             request(features, wgpu::ExperimentalFeatures::disabled())
                 .map_err(|e| GpuError::Open { adapter: info.name.clone(), reason: e.to_string() })?
         };
+        let OpenedDevice { device, queue, slot: queue_slot, has_host_import } = opened;
         let health = Arc::new(Health::default());
         let on_lost = health.clone();
         device.set_device_lost_callback(move |reason, message| {
@@ -231,6 +237,8 @@ impl Gpu {
             host_memory: OnceLock::new(),
             queue_slot,
             queue_check: OnceLock::new(),
+            has_host_import,
+            import_check: OnceLock::new(),
             params_ring: Mutex::new(None),
         })
     }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use super::buffer::{Buffer, Slice};
 use super::device::{Gpu, Health};
 use super::error::GpuError;
-use super::host_memory::{HostMemory, LandingBuffer, TransferQueue};
+use super::host_memory::{HostMemory, HostSource, LandingBuffer, TransferQueue};
 use super::parallel_copy;
 
 /// A buffer that the CPU can map, for one direction.
@@ -111,6 +111,18 @@ impl StagingBuffer {
         match &self.access {
             Access::Host(HostAccess { memory, landing: Some(landing), .. }) => queue.copy(memory, landing, n_bytes),
             _ => Ok(()),
+        }
+    }
+
+    /// Copies `sources` to VRAM from where they are, one after the other, and waits until they are there. False, without a copy, if
+    /// the device cannot; then they must be written and sent.
+    ///
+    /// # Errors
+    /// As [`StagingBuffer::send`].
+    pub fn send_from(&self, queue: &mut TransferQueue, sources: &[HostSource]) -> Result<bool, GpuError> {
+        match &self.access {
+            Access::Host(HostAccess { landing: Some(landing), .. }) => queue.copy_sources(sources, landing),
+            _ => Ok(false),
         }
     }
 

@@ -4,8 +4,8 @@
 //! how chunks are split, and so how K and V are rounded.
 
 use strata::engine::{
-    AttentionMode, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PromptRequest, RequestSummary,
-    Role, Sampling, StopReason,
+    AttentionMode, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind, PolicySpec,
+    PromptRequest, RequestSummary, Role, Sampling, SelectionBudget, StopReason,
 };
 
 use crate::{HARDWARE, document, engine_on, finish};
@@ -87,6 +87,31 @@ fn answers_with_lookahead_steps_equal_those_without() {
             generate(handle, messages, greedy, 8, AttentionMode::AsLoaded)
         };
         assert_eq!(next(&fast, &got).0, next(&plain, &want).0);
+    }
+}
+
+#[test]
+fn selection_by_the_gpu_has_lookahead_steps_and_the_same_answer() {
+    let test = "selection_by_the_gpu_has_lookahead_steps_and_the_same_answer";
+    let amount = SelectionBudget::Rate(0.1);
+    let policy = Some(PolicySpec { kind: PolicyKind::LeoAm, amount, is_forced: true, ..PolicySpec::default() });
+    let start = |synchronous| {
+        let options = LoadOptions { context: Some(2048), synchronous, policy, ..LoadOptions::default() };
+        Some(engine_on(test, ModelSource::BuiltIn, options, None, HARDWARE.clone())?.0)
+    };
+    let (Some(fast), Some(plain)) = (start(false), start(true)) else { return };
+    let text = format!("{}\n\nWhen did all of this happen?", &document()[..2000]);
+    // The second one measures the attention of a few steps, which are not lookahead steps.
+    for (policy, least) in [(AttentionMode::AsLoaded, 12), (AttentionMode::Sampled, 8)] {
+        let answer = |handle: &EngineHandle| generate(handle, vec![user(&text)], Sampling::default(), 20, policy);
+        let ((got, summary), (want, without)) = (answer(&fast), answer(&plain));
+        assert_eq!(got, want);
+        let selections = [&summary, &without].map(|summary| summary.selection.clone().unwrap());
+        let [own, other] = selections.each_ref().map(|s| (s.steps, s.share_read, s.mass_steps));
+        assert_eq!(own, other, "discarded steps do not count");
+        assert!(own.0 + 1 >= summary.generated_tokens as u64 && own.1 < 0.7, "{own:?}");
+        assert!(selections[0].evaluations_per_step > 0.0 && without.lookahead_steps == 0);
+        assert!(summary.lookahead_steps >= least.min(summary.generated_tokens.saturating_sub(6)), "{}", summary.lookahead_steps);
     }
 }
 

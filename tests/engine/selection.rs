@@ -80,6 +80,23 @@ fn policies_of_rate_one_answer_like_exact_attention() {
 }
 
 #[test]
+fn leoam_reads_everything_where_selecting_would_take_longer() {
+    let test = "leoam_reads_everything_where_selecting_would_take_longer";
+    let unforced = |vram| engine(test, Some(PolicySpec { is_forced: false, ..spec(PolicyKind::LeoAm, 0.1) }), [vram, None]);
+    // On a software device, in VRAM.
+    let Some(handle) = unforced(None) else { return };
+    let (text, summary) = generate_saved(&handle, AttentionMode::AsLoaded);
+    assert_eq!((text.as_str(), summary.attention, &summary.selection), (ANSWER, AttentionKind::ExactByCost, &None));
+    assert_eq!(summary.pages.skipped, 0);
+    assert_eq!(generate_saved(&handle, AttentionMode::Exact).1.attention, AttentionKind::Dense);
+    // Below VRAM it selects.
+    let handle = unforced(Some(1 << 20)).unwrap();
+    let (text, summary) = generate_saved(&handle, AttentionMode::AsLoaded);
+    assert_eq!((text.as_str(), summary.attention), (ANSWER, AttentionKind::Selective));
+    assert!(summary.selection.unwrap().share_read < 0.5 && summary.pages.skipped > 0);
+}
+
+#[test]
 fn leoam_finds_a_distant_fact_and_reuses_selected_pages() {
     let test = "leoam_finds_a_distant_fact_and_reuses_selected_pages";
     for budgets in [[None; 2], [Some(5 << 20), None], [Some(3 << 20), Some(4 << 20)]] {

@@ -222,9 +222,10 @@ impl Bench<'_> {
                     runner.record_sampling(self.gpu, 0, &[&greedy], 0)?
                 }
             };
-            if i + 1 < n && policy.is_none() && runner.allows_lookahead(self.gpu, true) {
+            let may_select = policy.is_none() || runner.selects_on_device();
+            if i + 1 < n && may_select && runner.allows_lookahead(self.gpu, true) {
                 runner.reserve(self.gpu, runner.tokens.len() + 1)?;
-                let rows = &mut [Row { token: NextToken::OnDevice, kv: SequenceKv::Context, policy: None }];
+                let rows = &mut [Row { token: NextToken::OnDevice, kv: SequenceKv::Context, policy: policy.as_mut() }];
                 runner.decode_rows(self.gpu, runner.tokens.len(), rows)?;
                 lookahead = Some(runner.record_sampling(self.gpu, 0, &[&greedy], 1)?);
             }

@@ -88,6 +88,11 @@ impl ModelRunner {
         self.tokens.push(token);
     }
 
+    /// True if the GPU selected in the last pass: then the next one needs no readback either.
+    pub(in crate::engine) fn selects_on_device(&self) -> bool {
+        self.exec.selector.as_ref().is_some_and(|selector| selector.selects_on_device())
+    }
+
     /// True if the next pass, of the context or of sequences with tails of their own, may be recorded before the last tokens are
     /// read back. On a software device nothing would be faster. A pass that completes a page of the context moves the page, so it
     /// can be neither discarded nor repeated.

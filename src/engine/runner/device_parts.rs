@@ -8,7 +8,7 @@ use crate::kv::VramCache;
 
 /// Buffers of the splits of decode attention until they are merged.
 pub(in crate::engine) struct SplitBuffers {
-    pub(super) capacity: usize,
+    pub(in crate::engine) capacity: usize,
     pub(super) acc: Slice,
     pub(super) state: Slice,
     pub(in crate::engine) merge: MergeBindings,

@@ -190,12 +190,14 @@ impl Executor {
         self.bind_missing(gpu)
     }
 
-    /// Maximum number of splits of decode attention over `n_tokens`. Every run begins a new split.
+    /// Maximum number of splits of decode attention over `n_tokens`. Every run begins a new split, and every segment reads the
+    /// whole list of a selection.
     fn n_splits(&self, n_tokens: usize) -> usize {
         let n_pages = n_tokens.div_ceil(KV_PAGE_TOKENS);
         let plan = self.kv.plan();
         let n_runs = self.kv.shapes().len() + n_pages.div_ceil(plan.slot_pages) + 1;
-        self.model.page_attention.decode.max_splits((n_pages + plan.tail_pages) * KV_PAGE_TOKENS) + n_runs
+        let n_lists = if self.selector.is_some() { self.kv.shapes().len().max(1) } else { 1 };
+        n_lists * self.model.page_attention.decode.max_splits((n_pages + plan.tail_pages) * KV_PAGE_TOKENS) + n_runs
     }
 
     fn bind_run(&self, gpu: &Gpu, ops: &AttentionOps, kv: &Slice, table: &Slice) -> Result<RunOps, EngineError> {

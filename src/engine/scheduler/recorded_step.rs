@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::engine::api::RequestId;
 use crate::engine::runner::sampling::RecordedSampling;
+use crate::engine::selection::sequence_policy::PolicyProgress;
 
 /// A recorded step whose tokens were not read back yet.
 pub(super) struct RecordedStep {
@@ -14,4 +15,6 @@ pub(super) struct RecordedStep {
     pub sampling: RecordedSampling,
     pub encode: Duration,
     pub n_dispatches: usize,
+    /// progress of the policies after the step, by request; they have it once the tokens of the step are known
+    pub progress: Vec<(RequestId, PolicyProgress)>,
 }

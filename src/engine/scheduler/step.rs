@@ -7,11 +7,11 @@
 //! 1. Each recorded step has the rows of all running sequences. If these change, the next step has known tokens. 2. A step with
 //!    known tokens begins at the last token of each answer, so nothing of a discarded step remains.
 //!
-//! Owner: the engine thread. Limits: no selection by a policy, no step that measures attention, no waiting sequences.
+//! Owner: the engine thread. Limits: no selection by the CPU, no step that measures attention, no waiting sequences.
 
 use std::time::Instant;
 
-use crate::engine::api::AttentionMode;
+use crate::engine::api::{AttentionMode, RequestId};
 use crate::engine::error::EngineError;
 use crate::engine::handle::EnginePort;
 use crate::engine::runner::ModelRunner;
@@ -19,6 +19,7 @@ use crate::engine::runner::pass::{NextToken, Row, SequenceKv};
 use crate::engine::runner::sampling::{SampleResult, SampledRow};
 use crate::engine::scheduler::recorded_step::RecordedStep;
 use crate::engine::scheduler::{Placement, Scheduled, Scheduler};
+use crate::engine::selection::sequence_policy::{PolicyProgress, SequencePolicy};
 use crate::gpu::Gpu;
 use crate::telemetry::StepKind;
 
@@ -37,6 +38,7 @@ impl Scheduler {
             Some(step) => {
                 self.unfinished().for_each(|scheduled| scheduled.sequence.steps.n_lookahead += 1);
                 self.confirm(runner, placement);
+                self.set_progress(&step.progress);
                 step
             }
             None => self.record_step(gpu, runner, placement, 0)?,
@@ -103,11 +105,31 @@ impl Scheduler {
             ids.push(scheduled.sequence.id);
             rows.extend(scheduled.row(n_context, is_known));
         }
+        let before: Vec<_> = rows.iter().map(progress_of).collect();
         runner.decode_rows(gpu, n_context, &mut rows)?;
+        let after = rows.iter().map(progress_of);
+        let progress_by = |all: Vec<Option<PolicyProgress>>| -> Vec<(RequestId, PolicyProgress)> {
+            ids.iter().zip(all).filter_map(|(id, progress)| Some((*id, progress?))).collect()
+        };
+        let (after, before) = (progress_by(after.collect()), progress_by(before));
+        if !is_known {
+            // The policies have it once the tokens are known.
+            self.set_progress(&before);
+        }
         let samplers: Vec<_> = self.sequences.iter().filter(|s| !s.is_done).map(|s| &s.sequence.sampler).collect();
         let sampling = runner.record_sampling(gpu, 0, &samplers, n_unread)?;
         let (encode, n_dispatches) = (runner.pacer.encode - encode, runner.pacer.n_dispatches - n_dispatches);
-        Ok(RecordedStep { rows: ids, n_context, sampling, encode, n_dispatches })
+        Ok(RecordedStep { rows: ids, n_context, sampling, encode, n_dispatches, progress: after })
+    }
+
+    fn set_progress(&mut self, progress: &[(RequestId, PolicyProgress)]) {
+        for scheduled in self.unfinished() {
+            let own = progress.iter().find(|(id, _)| *id == scheduled.sequence.id);
+            let policy = scheduled.active.as_mut().and_then(|active| active.policy.as_mut());
+            if let (Some((_, progress)), Some(policy)) = (own, policy) {
+                policy.set_progress(*progress);
+            }
+        }
     }
 
     /// Counts the tokens of the lookahead step: now they are known.
@@ -139,6 +161,10 @@ impl Scheduler {
     }
 }
 
+fn progress_of(row: &Row) -> Option<PolicyProgress> {
+    row.policy.as_deref().map(SequencePolicy::progress)
+}
+
 impl Scheduled {
     /// The row of the next step: the token that was sampled last if it `is_known`, otherwise the one on the device. Known tokens
     /// follow the last one of the answer.
@@ -159,8 +185,9 @@ impl Scheduled {
         let n_next = sequence.generated.len() + 1;
         let ends = n_next >= sequence.max_tokens || sequence.prompt.len() + n_next > runner.exec.kv.limit();
         let is_measured = is_context && sequence.attention == AttentionMode::Sampled && runner.measures_step(n_next - 1);
-        let has_policy = self.active.as_ref().is_none_or(|active| active.policy.is_some());
+        let on_device = |policy: &SequencePolicy| runner.selects_on_device() && !policy.measures_mass();
+        let may_select = self.active.as_ref().is_some_and(|active| active.policy.as_ref().is_none_or(on_device));
         let can_draw = !sequence.steps.has_no_lookahead && !sequence.sampler.needs_all_logits();
-        can_draw && !ends && !is_measured && !has_policy && !sequence.watch.stopped()
+        can_draw && !ends && !is_measured && may_select && !sequence.watch.stopped()
     }
 }

@@ -1,6 +1,8 @@
 //! Device step: attention of a layer over the tokens that the GPU selects, and what it selected if that is measured.
 //!
 //! Owner: the engine thread. Shapes: R rows, H query heads and G KV heads of each, P complete pages.
+//!
+//! Source: LeoAM §4.2.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -62,6 +64,9 @@ impl Executor {
         let segments: Vec<usize> = (0..self.kv.shapes().len()).filter(|i| self.kv.is_used(layer, *i)).collect();
         let n_keys = sizes.n_table();
         let mut splits = Splits::new(&s.decode, rows, n_context, &vec![n_keys; segments.len()]).tails_first();
+        if self.splits.as_ref().is_none_or(|buffers| buffers.capacity < rows.len() * splits.n_splits) {
+            return Ok(None);
+        }
         pacer.mark(KernelFamily::Attention, layer as u32);
         self.attend_tails(pacer, layer, n_context, rows, &mut splits);
         pacer.mark(KernelFamily::Evaluation, layer as u32);

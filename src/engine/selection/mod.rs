@@ -205,6 +205,11 @@ impl Selector {
         (!reads_all).then_some(policy)
     }
 
+    /// True if the GPU selected in the last step.
+    pub(in crate::engine) fn selects_on_device(&self) -> bool {
+        self.device.is_active
+    }
+
     /// True if the last answer reads everything because that is faster.
     pub(in crate::engine) fn reads_all(&self) -> bool {
         self.device.reads_all

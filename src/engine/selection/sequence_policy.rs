@@ -15,6 +15,7 @@ use crate::base::ModelDims;
 use crate::engine::api::SelectionSummary;
 use crate::engine::error::EngineError;
 use crate::engine::selection::SelectionStats;
+use crate::engine::selection::stats::DeviceCounts;
 use crate::gpu::kernels::selection::SelectionSizes;
 use crate::kv::RamKeys;
 use crate::kv::policy::retention::{OffloadedHits, RetainedPages};
@@ -61,6 +62,13 @@ pub(in crate::engine) struct SequencePolicy {
     /// by layer: attention reads everything, as that is faster; empty if it always selects
     pub exact_layers: Vec<bool>,
     pub stats: SelectionStats,
+}
+
+/// What a step on the device adds to the state of a policy.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::engine) struct PolicyProgress {
+    step: usize,
+    device: DeviceCounts,
 }
 
 /// Inputs of one layer that all sequences of the batch share.
@@ -153,6 +161,17 @@ impl SequencePolicy {
     pub fn candidates(&self, layer: usize, predicted: Option<&[u32]>, n_pages: usize) -> Vec<u32> {
         let pages = predicted.unwrap_or_default().iter().chain(&self.candidates[layer]).copied();
         self.spec.to_score(pages, n_pages)
+    }
+
+    /// Progress so far.
+    pub fn progress(&self) -> PolicyProgress {
+        PolicyProgress { step: self.step, device: self.stats.device }
+    }
+
+    /// Goes back to, or on to, the progress before or after a step on the device.
+    pub fn set_progress(&mut self, progress: PolicyProgress) {
+        self.step = progress.step;
+        self.stats.device = progress.device;
     }
 
     /// True if attention of a layer reads everything.

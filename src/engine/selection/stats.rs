@@ -10,13 +10,22 @@ use crate::kv::SelectedStream;
 use crate::kv::policy::fidelity::{Fidelity, fidelity};
 use crate::kv::policy::{PolicySpec, Selection};
 
+/// Sums over the steps in which the GPU selected.
+#[derive(Debug, Clone, Copy, Default)]
+pub(in crate::engine) struct DeviceCounts {
+    /// selected tokens, and all tokens of complete pages
+    n_selected: u64,
+    n_tokens: u64,
+    /// selections of a layer whose evaluations are not counted yet
+    n_layers: u64,
+}
+
 /// Sums over the steps of an answer.
 #[derive(Debug, Clone, Default)]
 pub(in crate::engine) struct SelectionStats {
     /// evaluated token ranges
     n_evaluations: u64,
-    /// selections of the GPU, by layer and step, whose evaluations are not counted yet
-    n_device_layers: u64,
+    pub device: DeviceCounts,
     /// selection time: the policy, and waits for scores that only it needs
     pub evaluation: Duration,
     /// selected tokens, and all tokens of complete pages
@@ -47,15 +56,15 @@ impl SelectionStats {
 
     /// Records a selection of the GPU in a layer: `n_selected` of `n_tokens`, over all KV heads.
     pub fn record_device(&mut self, n_selected: usize, n_tokens: usize) {
-        self.n_selected += n_selected as u64;
-        self.n_tokens += n_tokens as u64;
-        self.n_device_layers += 1;
+        self.device.n_selected += n_selected as u64;
+        self.device.n_tokens += n_tokens as u64;
+        self.device.n_layers += 1;
     }
 
     /// Records that attention read all `n_tokens` of a layer, over all KV heads, and all of its mass if that is measured.
     pub fn record_all(&mut self, layer: usize, n_tokens: usize, measures_mass: bool) {
-        self.n_selected += n_tokens as u64;
-        self.n_tokens += n_tokens as u64;
+        self.device.n_selected += n_tokens as u64;
+        self.device.n_tokens += n_tokens as u64;
         if measures_mass {
             self.begin_mass(layer);
             let (sum, n) = &mut self.mass[layer];
@@ -75,9 +84,9 @@ impl SelectionStats {
 
     /// Counts the tokens that the GPU scored in each of its selections, once their number is known.
     pub fn add_scored_pages(&mut self, pages_per_selection: f64) {
-        let n_tokens = pages_per_selection * KV_PAGE_TOKENS as f64 * self.n_device_layers as f64;
+        let n_tokens = pages_per_selection * KV_PAGE_TOKENS as f64 * self.device.n_layers as f64;
         self.n_evaluations += n_tokens.round() as u64;
-        self.n_device_layers = 0;
+        self.device.n_layers = 0;
     }
 
     /// Records the selection of a layer of `n_pages`: `n_missing` were not in VRAM, `prefetched` were prefetched in this step.
@@ -125,7 +134,7 @@ impl SelectionStats {
         Some(SelectionSummary {
             spec,
             steps,
-            share_read: share(self.n_selected, self.n_tokens),
+            share_read: share(self.n_selected + self.device.n_selected, self.n_tokens + self.device.n_tokens),
             reuse: share(self.n_resident, self.n_pages),
             compressed: if self.n_compressed == 0 { 0.0 } else { share(self.n_compressed, self.n_moved) },
             foreseen: share(self.n_foreseen, self.n_pages - self.n_resident),

@@ -10,9 +10,13 @@
 //! 3. A device on which a first copy gives other bytes, or whose backend is not Vulkan, has none. Then uploads are written
 //!    to buffers that wgpu maps: on a GPU with its own memory those are in VRAM, and writing them is seven times slower.
 //! 4. The same holds for the transfer queue: without it, the device copies on wgpu's queue, between kernels.
+//! 5. Pages of the RAM tier are copied from where they are, if the driver imports that memory. Otherwise the CPU copies them to
+//!    host memory first.
 //!
 //! All `unsafe` code for uploads is in this folder.
 
+#[cfg(any(target_os = "linux", windows))]
+mod import;
 #[cfg(any(target_os = "linux", windows))]
 mod memory;
 #[cfg(any(target_os = "linux", windows))]
@@ -21,6 +25,7 @@ mod open;
 mod queue_selection;
 #[cfg(any(target_os = "linux", windows))]
 mod raw_buffer;
+mod region;
 #[cfg(any(target_os = "linux", windows))]
 mod transfer_queue;
 #[cfg(not(any(target_os = "linux", windows)))]
@@ -30,16 +35,22 @@ mod unavailable_queue;
 
 use super::device::Gpu;
 use super::error::GpuError;
+pub use region::{HostRegion, HostSource};
 #[cfg(any(target_os = "linux", windows))]
 pub use transfer_queue::TransferQueue;
 #[cfg(not(any(target_os = "linux", windows)))]
 pub use unavailable::TransferQueue;
 #[cfg(any(target_os = "linux", windows))]
-pub(super) use {memory::HostMemory, open::open_with_transfer_queue, queue_selection::QueueSlot, transfer_queue::LandingBuffer};
+pub(super) use {
+    memory::HostMemory,
+    open::{OpenedDevice, open_with_transfer_queue},
+    queue_selection::QueueSlot,
+    transfer_queue::LandingBuffer,
+};
 #[cfg(not(any(target_os = "linux", windows)))]
 pub(super) use {
     unavailable::{HostMemory, LandingBuffer},
-    unavailable_queue::{QueueSlot, open_with_transfer_queue},
+    unavailable_queue::{OpenedDevice, QueueSlot, open_with_transfer_queue},
 };
 
 /// Bytes of the first copy: more than a page, and no multiple of one.
@@ -69,6 +80,16 @@ impl Gpu {
         checked.as_ref().copied().map_err(String::as_str)
     }
 
+    /// Whether the queue for copies reads pages where they are in RAM, checked by a copy on the first call of
+    /// [`Gpu::has_transfer_queue`].
+    ///
+    /// # Errors
+    /// Why not, as a clause.
+    pub fn imports_host_memory(&self) -> Result<(), &str> {
+        self.has_transfer_queue()?;
+        self.import_check.get().map_or(Err("it was not tried"), |checked| checked.as_ref().copied().map_err(String::as_str))
+    }
+
     /// The queue for copies, for one owner at a time.
     ///
     /// # Errors
@@ -92,7 +113,13 @@ impl Gpu {
         }
         match self.has_transfer_queue() {
             Ok(()) => {
-                "Uploads are copied from host memory; those of KV pages on a queue of their own, beside the kernels.".to_owned()
+                let source = match self.imports_host_memory() {
+                    Ok(()) => "straight from the RAM tier".to_owned(),
+                    Err(reason) => format!("after a copy by the CPU, because {reason}"),
+                };
+                format!(
+                    "Uploads are copied from host memory; those of KV pages on a queue of their own, beside the kernels, {source}."
+                )
             }
             Err(reason) => format!("Uploads are copied from host memory on the queue of the kernels: {reason}."),
         }
@@ -113,7 +140,9 @@ fn check_transfer_queue(gpu: &Gpu, slot: &QueueSlot) -> Result<(), String> {
     // The landing buffer is cleared before it is written.
     gpu.wait_idle().map_err(|e| e.to_string())?;
     let mut queue = TransferQueue::new(gpu, slot)?;
-    check_copies(gpu, &memory, landing.buffer(), || queue.copy(&memory, &landing, CHECKED_BYTES).map_err(|e| e.to_string()))
+    check_copies(gpu, &memory, landing.buffer(), || queue.copy(&memory, &landing, CHECKED_BYTES).map_err(|e| e.to_string()))?;
+    gpu.import_check.get_or_init(|| queue.check_import(gpu, slot, &landing));
+    Ok(())
 }
 
 /// Writes patterns to `memory`, calls `send`, and compares them with what `arrived` has for wgpu's queue.

@@ -1,38 +1,64 @@
-//! Opens a device with one more queue than wgpu asks for.
+//! Opens a device with one more queue than wgpu asks for, and with the import of host memory.
 
 use ash::vk;
 use wgpu::hal::api::Vulkan;
 
 use super::queue_selection::{QueueSlot, SelectedQueue};
 
+/// The extension that imports host memory.
+const HOST_IMPORT: &std::ffi::CStr = ash::ext::external_memory_host::NAME;
 /// Priorities of one or two queues: equal.
 static PRIORITIES: [f32; 2] = [1.0; 2];
 
-/// Opens `adapter` as wgpu would, with one more queue, for copies.
+/// A device with what wgpu does not ask for.
+pub(in crate::gpu) struct OpenedDevice {
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    /// one more queue, for copies; or why there is none
+    pub slot: Result<QueueSlot, String>,
+    /// it may import host memory
+    pub has_host_import: bool,
+}
+
+/// Opens `adapter` as wgpu would, with one more queue, for copies, and with the import of host memory if it has that.
 ///
 /// # Errors
-/// Not Vulkan, no further queue, or a refusal of the driver, as a clause.
+/// Not Vulkan, no further queue unless `without_queue`, or a refusal of the driver, as a clause.
 pub(in crate::gpu) fn open_with_transfer_queue(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
-) -> Result<(wgpu::Device, wgpu::Queue, QueueSlot), String> {
+    without_queue: bool,
+) -> Result<OpenedDevice, String> {
     // SAFETY: the guard is dropped at the end of this function, before the adapter; nothing behind it is destroyed.
     let hal = unsafe { adapter.as_hal::<Vulkan>() }.ok_or("the backend is not Vulkan")?;
-    // SAFETY: both handles are valid while the guard is; the call only reads.
-    let families =
-        unsafe { hal.shared_instance().raw_instance().get_physical_device_queue_family_properties(hal.raw_physical_device()) };
+    let (instance, card) = (hal.shared_instance().raw_instance(), hal.raw_physical_device());
+    // SAFETY: both handles are valid while the guard is; the calls only read.
+    let (families, extensions) = unsafe {
+        (instance.get_physical_device_queue_family_properties(card), instance.enumerate_device_extension_properties(card))
+    };
     let selected = SelectedQueue::of(families.iter().map(|family| (family.queue_flags, family.queue_count)));
-    let selected = selected.ok_or("it has no further queue for copies")?;
-    let callback: Box<wgpu::hal::vulkan::CreateDeviceCallback<'_>> =
-        Box::new(move |args| add_queue(args.queue_create_infos, selected));
+    let slot = selected.ok_or_else(|| "it has no further queue for copies".to_owned());
+    if !without_queue {
+        slot.clone()?;
+    }
+    let is_import = |extension: &vk::ExtensionProperties| extension.extension_name_as_c_str() == Ok(HOST_IMPORT);
+    let has_host_import = extensions.unwrap_or_default().iter().any(is_import);
+    let callback: Box<wgpu::hal::vulkan::CreateDeviceCallback<'_>> = Box::new(move |args| {
+        if let Some(selected) = selected {
+            add_queue(args.queue_create_infos, selected);
+        }
+        if has_host_import && !args.extensions.contains(&HOST_IMPORT) {
+            args.extensions.push(HOST_IMPORT);
+        }
+    });
     let (features, limits, hints) = (descriptor.required_features, &descriptor.required_limits, &descriptor.memory_hints);
-    // SAFETY: features and limits are those that wgpu lists for this adapter. The callback adds a queue that the device has,
-    // and changes nothing else. The device is used with the descriptor of its features.
+    // SAFETY: features and limits are those that wgpu lists for this adapter. The callback adds a queue that the device has and
+    // an extension that it lists, and changes nothing else. The device is used with the descriptor of its features.
     let (device, queue) = unsafe {
         let open = hal.open_with_callback(features, limits, hints, Some(callback)).map_err(|e| e.to_string())?;
         adapter.create_device_from_hal::<Vulkan>(open, descriptor).map_err(|e| e.to_string())?
     };
-    Ok((device, queue, QueueSlot::new(selected)))
+    Ok(OpenedDevice { device, queue, slot: slot.map(QueueSlot::new), has_host_import })
 }
 
 /// Adds the queue to the list of those to create.

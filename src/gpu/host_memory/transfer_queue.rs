@@ -18,14 +18,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ash::vk;
 use wgpu::hal::api::Vulkan;
 
+use super::import::{self, HostImports};
 use super::memory::HostMemory;
 use super::queue_selection::{QueueSlot, SelectedQueue};
 use super::raw_buffer::RawBuffer;
+use super::region::{CheckedRegion, HostRegion, HostSource};
 use crate::gpu::device::Gpu;
 use crate::gpu::error::GpuError;
 
 /// Longest wait for one copy. Copies take milliseconds, but a card may have to wake up.
 const TIMEOUT_NS: u64 = 10_000_000_000;
+/// Consecutive bytes, on average, from which copy commands out of the RAM tier are faster than copies by the CPU.
+const MIN_RUN_BYTES: u64 = 64 << 10;
+/// Bytes of the first copy from an import, and where they begin.
+const CHECKED_LEN: usize = 16_384;
+const CHECKED_OFFSET: usize = 4096;
 
 /// A queue for copies.
 pub struct TransferQueue {
@@ -37,6 +44,8 @@ pub struct TransferQueue {
     /// a copy did not end
     is_stuck: bool,
     in_use: Arc<AtomicBool>,
+    /// None if host memory is not imported
+    imports: Option<HostImports>,
     /// keeps the Vulkan device
     device: wgpu::Device,
 }
@@ -106,8 +115,12 @@ impl TransferQueue {
             fence: vk::Fence::null(),
             is_stuck: false,
             in_use: slot.in_use.clone(),
+            imports: None,
             device: gpu.device.clone(),
         };
+        if gpu.import_check.get() == Some(&Ok(())) {
+            transfer.imports = HostImports::new(gpu, &slot.families()).ok();
+        }
         let info = vk::CommandBufferAllocateInfo::default().command_pool(transfer.pool).command_buffer_count(1);
         // SAFETY: the pool was just created by this device, and is not used elsewhere.
         let commands =
@@ -124,34 +137,115 @@ impl TransferQueue {
     /// # Errors
     /// A lost device, or a copy that does not end; then every later copy fails too.
     pub(in crate::gpu) fn copy(&mut self, from: &HostMemory, to: &LandingBuffer, n_bytes: u64) -> Result<(), GpuError> {
-        if self.is_stuck || n_bytes > from.buffer().size().min(to.buffer.size()) {
-            return Err(GpuError::Rejected { what: "a copy on the transfer queue".into(), reason: "it does not end".into() });
-        }
+        self.check_size(n_bytes, from.buffer().size().min(to.buffer.size()))?;
         if n_bytes == 0 {
             return Ok(());
         }
-        self.submit(from.handle(), to.handle, n_bytes).map_err(lost)?;
+        let region = vk::BufferCopy::default().size(n_bytes);
+        self.submit(&[(from.handle(), region)], to.handle).map_err(lost)?;
+        self.wait(|| std::mem::forget((from.buffer().clone(), to.buffer.clone())))
+    }
+
+    /// Copies `sources`, one after the other, to the begin of `to`, and waits until they are there. False, without a copy, if the
+    /// device cannot read them where they are, or if they are so scattered that copies by the CPU are faster.
+    ///
+    /// # Errors
+    /// As above, or more bytes than `to` has.
+    pub(in crate::gpu) fn copy_sources(&mut self, sources: &[HostSource], to: &LandingBuffer) -> Result<bool, GpuError> {
+        let (runs, n_bytes) = (import::runs(sources), sources.iter().map(|source| source.len as u64).sum());
+        self.check_size(n_bytes, to.buffer.size())?;
+        let Some(imports) = &mut self.imports else { return Ok(false) };
+        imports.release_unused();
+        if n_bytes < MIN_RUN_BYTES * runs.len().max(1) as u64 {
+            return Ok(false);
+        }
+        let mut copies = Vec::new();
+        for run in runs {
+            let Some(source) = sources.iter().find(|source| source.region.id() == run.region) else { return Ok(false) };
+            match imports.buffer(&source.region) {
+                Ok(buffer) => {
+                    copies.push((buffer, vk::BufferCopy::default().src_offset(run.from).dst_offset(run.to).size(run.len)));
+                }
+                Err(reason) => {
+                    log::warn!("pages are copied by the CPU, because the driver does not import their memory: {reason}");
+                    self.imports = None;
+                    return Ok(false);
+                }
+            }
+        }
+        self.submit(&copies, to.handle).map_err(lost)?;
+        self.wait(|| std::mem::forget((sources.to_vec(), to.buffer.clone())))?;
+        Ok(true)
+    }
+
+    /// True if [`StagingBuffer::send_from`](crate::gpu::StagingBuffer::send_from) may copy.
+    pub fn imports(&self) -> bool {
+        self.imports.is_some()
+    }
+
+    /// Drops imports of memory that nothing else uses.
+    pub fn release_unused(&mut self) {
+        if let Some(imports) = self.imports.as_mut().filter(|_| !self.is_stuck) {
+            imports.release_unused();
+        }
+    }
+
+    /// Imports host memory and compares what a copy of it brings. Later queues of this device import if that worked.
+    ///
+    /// # Errors
+    /// Why not, as a clause.
+    pub(super) fn check_import(&mut self, gpu: &Gpu, slot: &QueueSlot, landing: &LandingBuffer) -> Result<(), String> {
+        let region = CheckedRegion::new()?;
+        let bytes = region.bytes();
+        let region: Arc<dyn HostRegion> = Arc::new(region);
+        let source = HostSource { region, offset: CHECKED_OFFSET, len: CHECKED_LEN };
+        let region = vk::BufferCopy::default().src_offset(CHECKED_OFFSET as u64).size(CHECKED_LEN as u64);
+        let buffer = self.imports.insert(HostImports::new(gpu, &slot.families())?).buffer(&source.region)?;
+        self.submit(&[(buffer, region)], landing.handle).map_err(|e| e.to_string())?;
+        self.wait(|| std::mem::forget(source.clone())).map_err(|e| e.to_string())?;
+        let target = gpu.buffer("import check", CHECKED_LEN as u64).map_err(|e| e.to_string())?;
+        let mut encoder = gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some("import check") });
+        encoder.copy_buffer_to_buffer(&landing.buffer, 0, &target.raw, 0, CHECKED_LEN as u64);
+        gpu.queue.submit([encoder.finish()]);
+        let arrived = gpu.download(&target.all()).map_err(|e| e.to_string())?;
+        if arrived.get(..CHECKED_LEN) != bytes.get(CHECKED_OFFSET..CHECKED_OFFSET + CHECKED_LEN) {
+            return Err("a first copy from it arrived with other bytes".to_owned());
+        }
+        Ok(())
+    }
+
+    fn check_size(&self, n_bytes: u64, most: u64) -> Result<(), GpuError> {
+        if self.is_stuck || n_bytes > most {
+            return Err(GpuError::Rejected { what: "a copy on the transfer queue".into(), reason: "it does not end".into() });
+        }
+        Ok(())
+    }
+
+    /// Waits for the submitted copy. If it does not end, `keep` makes what it uses live forever.
+    fn wait(&mut self, keep: impl FnOnce()) -> Result<(), GpuError> {
         // SAFETY: the fence is of this device, and was just submitted.
         if let Err(error) = unsafe { self.raw.wait_for_fences(&[self.fence], true, TIMEOUT_NS) } {
             self.is_stuck = true;
-            std::mem::forget((from.buffer().clone(), to.buffer.clone(), self.device.clone()));
+            keep();
+            std::mem::forget((self.imports.take(), self.device.clone()));
             return Err(lost(error));
         }
         // SAFETY: the fence is signaled, so no queue uses it.
         unsafe { self.raw.reset_fences(&[self.fence]) }.map_err(lost)
     }
 
-    fn submit(&mut self, from: vk::Buffer, to: vk::Buffer, n_bytes: u64) -> Result<(), vk::Result> {
+    fn submit(&mut self, copies: &[(vk::Buffer, vk::BufferCopy)], to: vk::Buffer) -> Result<(), vk::Result> {
         let begin = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
-        let region = vk::BufferCopy::default().size(n_bytes);
         let commands = [self.commands];
         let submit = vk::SubmitInfo::default().command_buffers(&commands);
-        // SAFETY: the commands are not pending, since each copy waits. Both buffers are of this device, large enough, shared
+        // SAFETY: the commands are not pending, since each copy waits. All buffers are of this device, large enough, shared
         // with the family of this queue, and alive until the copy is done, for which the caller waits. No other value has
         // this queue.
         unsafe {
             self.raw.begin_command_buffer(self.commands, &begin)?;
-            self.raw.cmd_copy_buffer(self.commands, from, to, &[region]);
+            for (from, region) in copies {
+                self.raw.cmd_copy_buffer(self.commands, *from, to, &[*region]);
+            }
             self.raw.end_command_buffer(self.commands)?;
             self.raw.queue_submit(self.queue, &[submit], self.fence)
         }
@@ -223,6 +317,79 @@ mod tests {
         drop((queue, staging));
         assert_eq!(gpu.host_bytes(), 0);
         assert!(TransferQueue::new(&gpu, &slot).is_ok(), "free again");
+    }
+
+    /// A region of 4 MiB that begins with `first`.
+    fn region(id: u64, first: u8) -> Arc<dyn HostRegion> {
+        struct Region(memmap2::MmapMut, u64);
+        // SAFETY: the mapping is never changed, and lasts as long as the value.
+        unsafe impl HostRegion for Region {
+            fn id(&self) -> u64 {
+                self.1
+            }
+            fn span(&self) -> (*mut u8, usize) {
+                (self.0.as_ptr().cast_mut(), self.0.len())
+            }
+        }
+        let mut map = memmap2::MmapMut::map_anon(4 << 20).unwrap();
+        map.iter_mut().enumerate().for_each(|(i, byte)| *byte = first ^ (i >> 10) as u8 ^ i as u8);
+        Arc::new(Region(map, id))
+    }
+
+    fn bytes_of(source: &HostSource) -> Vec<u8> {
+        let (start, len) = source.region.span();
+        // SAFETY: the region is readable and does not change.
+        let all = unsafe { std::slice::from_raw_parts(start, len) };
+        all[source.offset..source.offset + source.len].to_vec()
+    }
+
+    #[test]
+    fn pages_are_copied_from_where_they_are_if_the_driver_imports_their_memory() {
+        let test = "pages_are_copied_from_where_they_are_if_the_driver_imports_their_memory";
+        let Some(gpu) = gpu_with(test, FeatureOverrides { host_import: true, ..FeatureOverrides::default() }) else { return };
+        let slot = shared();
+        assert_eq!(super::super::check_transfer_queue(&gpu, &slot), Ok(()));
+        let checked = gpu.import_check.get().cloned().unwrap();
+        let mut queue = TransferQueue::new(&gpu, &slot).unwrap();
+        assert_eq!(queue.imports(), checked.is_ok());
+        if let Err(reason) = checked {
+            return eprintln!("skipped: {test}: {reason}");
+        }
+        let staging = gpu.landing_upload_buffer(1 << 20, &slot.families()).unwrap();
+        gpu.wait_idle().unwrap();
+        let (one, two) = (region(1, 3), region(2, 90));
+        let source = |region: &Arc<dyn HostRegion>, offset, len| HostSource { region: region.clone(), offset, len };
+        let page = 192 << 10;
+        for sources in [
+            vec![source(&one, 0, page)],
+            // Two neighbors, one from elsewhere, and one before it.
+            vec![source(&one, page, page), source(&one, 2 * page, page), source(&two, 5 * page, page), source(&two, 4, page)],
+        ] {
+            assert_eq!(staging.send_from(&mut queue, &sources), Ok(true));
+            let want: Vec<u8> = sources.iter().flat_map(bytes_of).collect();
+            assert!(gpu.download(&staging.slice(0, want.len() as u64)).unwrap() == want);
+        }
+        let scattered: Vec<HostSource> = (0..8).map(|i| source(&one, i * page, 4096)).collect();
+        assert_eq!(staging.send_from(&mut queue, &scattered), Ok(false), "the CPU is faster");
+        assert!(staging.send_from(&mut queue, &vec![source(&one, 0, page); 6]).is_err(), "more than it has");
+        assert_eq!(staging.send_from(&mut queue, &[source(&one, 7, page)]), Ok(true), "any offset");
+        // A region that nothing else holds is given up.
+        let gone = Arc::downgrade(&two);
+        drop(two);
+        assert!(gone.upgrade().is_some());
+        queue.release_unused();
+        assert!(gone.upgrade().is_none());
+        let odd = source(&region(3, 1), 0, page);
+        assert_eq!(staging.send_from(&mut queue, &[odd]), Ok(true));
+    }
+
+    #[test]
+    fn neighbors_are_copied_together() {
+        let (one, two) = (region(1, 0), region(2, 0));
+        let source = |region: &Arc<dyn HostRegion>, offset, len| HostSource { region: region.clone(), offset, len };
+        let sources = [source(&one, 8, 8), source(&one, 16, 4), source(&two, 20, 4), source(&one, 20, 4), source(&one, 8, 8)];
+        let runs: Vec<(u64, u64, u64, u64)> = import::runs(&sources).iter().map(|r| (r.region, r.from, r.to, r.len)).collect();
+        assert_eq!(runs, [(1, 8, 0, 12), (2, 20, 12, 4), (1, 20, 16, 4), (1, 8, 20, 8)]);
     }
 
     #[test]

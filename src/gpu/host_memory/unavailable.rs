@@ -1,5 +1,6 @@
 //! Host memory and transfer queues on systems without Vulkan: never available.
 
+use super::region::HostSource;
 use super::unavailable_queue::QueueSlot;
 use crate::gpu::device::Gpu;
 use crate::gpu::error::GpuError;
@@ -68,6 +69,19 @@ impl TransferQueue {
     /// Always.
     pub(in crate::gpu) fn new(_gpu: &Gpu, slot: &QueueSlot) -> Result<TransferQueue, String> {
         match *slot {}
+    }
+
+    /// Drops what is imported.
+    pub fn release_unused(&mut self) {
+        match *self {}
+    }
+
+    /// Copies sources.
+    ///
+    /// # Errors
+    /// None.
+    pub(in crate::gpu) fn copy_sources(&mut self, _sources: &[HostSource], _to: &LandingBuffer) -> Result<bool, GpuError> {
+        match *self {}
     }
 
     /// Copies bytes.

@@ -11,6 +11,14 @@ impl QueueSlot {
     }
 }
 
+/// A device with a queue for copies.
+pub(in crate::gpu) struct OpenedDevice {
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub slot: Result<QueueSlot, String>,
+    pub has_host_import: bool,
+}
+
 /// Fails.
 ///
 /// # Errors
@@ -18,6 +26,7 @@ impl QueueSlot {
 pub(in crate::gpu) fn open_with_transfer_queue(
     _adapter: &wgpu::Adapter,
     _descriptor: &wgpu::DeviceDescriptor<'_>,
-) -> Result<(wgpu::Device, wgpu::Queue, QueueSlot), String> {
+    _without_queue: bool,
+) -> Result<OpenedDevice, String> {
     Err("the backend is not Vulkan".to_owned())
 }

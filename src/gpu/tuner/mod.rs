@@ -190,11 +190,13 @@ mod tests {
         // A slow machine may have no time for more than the first candidate.
         assert!(!first.measured.is_empty() && first.measured.iter().any(|m| m.ns.is_some()), "{first:?}");
         assert_eq!(gpu.tuning(), first.tuning);
-        assert!(first.costs.is_some_and(|costs| costs.read.ns_per_mib > 0 && costs.select.ns_per_mib > 0), "{:?}", first.costs);
         gpu.set_selection_costs(None);
         gpu.set_tuning(Tuning::default());
         assert_eq!((run(), gpu.tuning()), (first.clone(), first.tuning), "from the file, time by time");
         assert_eq!(gpu.selection_costs(), first.costs);
+        // On a loaded machine, more may take less time.
+        let costs = (0..20).find_map(|_| measure::selection_costs(&gpu).unwrap());
+        assert!(costs.is_some_and(|costs| costs.read.ns_per_mib > 0 && costs.select.ns_per_mib > 0), "{costs:?}");
         std::fs::write(std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path(), "{").unwrap();
         assert!(!run().measured.is_empty());
     }

@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::gpu::HostSource;
 use crate::kv::store::Slab;
 
 /// Retention of the RAM copy of a page, once the disk has the page.
@@ -33,6 +34,13 @@ pub struct PageBytes {
     pub(super) slab: Arc<Slab>,
     pub(super) offset: usize,
     pub(super) len: usize,
+}
+
+impl PageBytes {
+    /// The payload, for a device that reads it in place. Only while this value exists.
+    pub fn source(&self) -> HostSource {
+        self.slab.source(self.offset, self.len)
+    }
 }
 
 impl Deref for PageBytes {

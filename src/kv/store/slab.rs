@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use memmap2::MmapMut;
 
 use crate::base::Bytes;
+use crate::gpu::{HostRegion, HostSource};
 use crate::kv::store::error::StoreError;
 use crate::kv::store::format::ALIGN_BYTES;
 
@@ -242,10 +243,26 @@ pub struct Slab {
     pool: Weak<Shared>,
 }
 
+// SAFETY: `base` and `len` never change, and `_map` stays mapped as long as the value exists.
+unsafe impl HostRegion for Region {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn span(&self) -> (*mut u8, usize) {
+        (self.base, self.len)
+    }
+}
+
 impl Slab {
     /// The region that contains it.
     pub fn region(&self) -> &Arc<Region> {
         &self.region
+    }
+
+    /// Bytes `offset .. offset + len` of it, for a device that reads them in place.
+    pub fn source(&self, offset: usize, len: usize) -> HostSource {
+        HostSource { region: Arc::clone(&self.region) as Arc<dyn HostRegion>, offset: self.offset + offset, len }
     }
 }
 

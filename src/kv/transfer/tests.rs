@@ -92,12 +92,22 @@ fn pages_arrive_through_every_kind_of_staging_buffer() {
 #[cfg(any(target_os = "linux", windows))]
 #[test]
 fn pages_arrive_through_a_transfer_queue() {
-    let Some(mut gpu) = gpu_with("pages_arrive_through_a_transfer_queue", FeatureOverrides::default()) else { return };
+    // Copied by the CPU first, or from where they are if the driver imports their memory.
+    for host_import in [false, true] {
+        let overrides = FeatureOverrides { host_import, ..FeatureOverrides::default() };
+        let Some(gpu) = gpu_with("pages_arrive_through_a_transfer_queue", overrides) else { return };
+        check_transfer_queue(gpu);
+    }
+}
+
+#[cfg(any(target_os = "linux", windows))]
+fn check_transfer_queue(mut gpu: Gpu) {
     // A device with one queue: the transfer thread and this one use it in turns.
     if gpu.has_transfer_queue().is_err() {
         gpu.share_queue();
     }
     let queue = gpu.transfer_queue().unwrap();
+    assert_eq!(queue.imports(), gpu.imports_host_memory().is_ok());
     assert!(gpu.transfer_queue().is_err(), "one owner at a time");
     let slot = gpu.sent_upload_buffer(SLOT_PAGES as u64 * SPEC.page_bytes()).unwrap();
     assert!(slot.is_in_host_memory());

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
-use crate::gpu::{StagingBuffer, TransferQueue, is_divided};
+use crate::gpu::{HostSource, StagingBuffer, TransferQueue, is_divided};
 use crate::kv::bandwidth_limit::BandwidthLimit;
 use crate::kv::error::KvError;
 use crate::kv::offload::{OffloadError, OffloadTiers, PageBytes, PageLocation, Retention};
@@ -167,6 +167,10 @@ impl TransferWorker {
 
     fn write_report(&mut self) {
         self.reported_at = Instant::now();
+        // Memory that the RAM tier gave up is not kept for the device.
+        if let Some(queue) = &mut self.queue {
+            queue.release_unused();
+        }
         let report = self.offload.as_ref().map(|l| OffloadReport::of(l)).unwrap_or_default();
         *self.report.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
@@ -250,9 +254,10 @@ impl TransferWorker {
         let failed = |error: KvError| TransferEvent::Failed(error);
         let page_bytes = batch.page_bytes(&self.spec);
         let n_bytes = batch.groups.len() as u64 * page_bytes;
-        let gathers = !batch.is_compressed && is_divided(n_bytes);
+        let imports = self.queue.as_ref().is_some_and(TransferQueue::imports);
+        let gathers = !batch.is_compressed && (imports || is_divided(n_bytes));
         let mut time = FillTime::default();
-        // Pages that several threads will write together, the last of them before page `i`.
+        // Pages that the device copies from where they are, or that several threads write together; the last is before page `i`.
         let mut gathered: Vec<PageBytes> = Vec::new();
         let write_gathered = |gathered: &mut Vec<PageBytes>, end: usize, time: &mut FillTime| {
             let began = Instant::now();
@@ -290,6 +295,15 @@ impl TransferWorker {
             let began = Instant::now();
             self.slots[slot].write(i as u64 * page_bytes, bytes).map_err(|error| failed(error.into()))?;
             time.transferring += began.elapsed();
+        }
+        if let Some(queue) = self.queue.as_mut().filter(|_| gathered.len() == batch.groups.len()) {
+            let began = Instant::now();
+            let sources: Vec<HostSource> = gathered.iter().map(PageBytes::source).collect();
+            let is_sent = self.slots[slot].send_from(queue, &sources).map_err(|error| failed(error.into()))?;
+            time.transferring += began.elapsed();
+            if is_sent {
+                return Ok(time);
+            }
         }
         write_gathered(&mut gathered, batch.groups.len(), &mut time)?;
         if let Some(queue) = &mut self.queue {
