@@ -45,7 +45,7 @@ pub struct TransferQueue {
     is_stuck: bool,
     in_use: Arc<AtomicBool>,
     /// None if host memory is not imported
-    imports: Option<HostImports>,
+    imports: Option<Box<HostImports>>,
     /// keeps the Vulkan device
     device: wgpu::Device,
 }
@@ -119,7 +119,7 @@ impl TransferQueue {
             device: gpu.device.clone(),
         };
         if gpu.import_check.get() == Some(&Ok(())) {
-            transfer.imports = HostImports::new(gpu, &slot.families()).ok();
+            transfer.imports = HostImports::new(gpu, &slot.families()).ok().map(Box::new);
         }
         let info = vk::CommandBufferAllocateInfo::default().command_pool(transfer.pool).command_buffer_count(1);
         // SAFETY: the pool was just created by this device, and is not used elsewhere.
@@ -200,7 +200,7 @@ impl TransferQueue {
         let region: Arc<dyn HostRegion> = Arc::new(region);
         let source = HostSource { region, offset: CHECKED_OFFSET, len: CHECKED_LEN };
         let region = vk::BufferCopy::default().src_offset(CHECKED_OFFSET as u64).size(CHECKED_LEN as u64);
-        let buffer = self.imports.insert(HostImports::new(gpu, &slot.families())?).buffer(&source.region)?;
+        let buffer = self.imports.insert(Box::new(HostImports::new(gpu, &slot.families())?)).buffer(&source.region)?;
         self.submit(&[(buffer, region)], landing.handle).map_err(|e| e.to_string())?;
         self.wait(|| std::mem::forget(source.clone())).map_err(|e| e.to_string())?;
         let target = gpu.buffer("import check", CHECKED_LEN as u64).map_err(|e| e.to_string())?;
