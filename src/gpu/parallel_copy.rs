@@ -108,7 +108,7 @@ mod tests {
         }
         let rows: Vec<Vec<u8>> = (0..9u8).map(|i| vec![i; MIN_BYTES / 8]).collect();
         let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-        for n_rows in [1, 9] {
+        for n_rows in [1, 3, 9] {
             let (rows, mut to) = (&rows[..n_rows], vec![0; n_rows * MIN_BYTES / 8]);
             assert_eq!(pool.install(|| is_divided(to.len() as u64)), n_rows == 9);
             pool.install(|| copy_rows(rows, MIN_BYTES / 8, &mut to));

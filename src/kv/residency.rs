@@ -296,6 +296,29 @@ mod tests {
     }
 
     #[test]
+    fn version_changes_with_every_frame_that_a_page_gets_or_loses() {
+        let mut residency = Residency::new(2, 2);
+        let mut versions = vec![residency.version()];
+        residency.allocate(0, 0);
+        versions.push(residency.version());
+        residency.allocate(0, 0);
+        assert_eq!(Some(&residency.version()), versions.last(), "it has its frame");
+        residency.allocate(1, 0);
+        versions.push(residency.version());
+        residency.allocate(0, 1);
+        residency.truncate(1);
+        versions.push(residency.version());
+        residency.set_offloaded(0, 0);
+        residency.allocate(0, 1);
+        residency.require(0, &[4], 3);
+        versions.push(residency.version());
+        assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "{versions:?}");
+        let before = residency.version();
+        residency.truncate(0);
+        assert!(residency.version() > before);
+    }
+
+    #[test]
     fn selected_pages_evict_the_least_recently_selected_offloaded_pages() {
         let mut residency = Residency::new(1, 4);
         for group in 0..4 {

@@ -226,3 +226,25 @@ fn device_selection_matches_the_reference_step_by_step() {
         }
     }
 }
+
+#[test]
+fn of_equal_tokens_the_device_selects_the_earliest() {
+    let Some(gpu) = gpu("of_equal_tokens_the_device_selects_the_earliest", FeatureOverrides::default()) else { return };
+    let (n_pages, n_wanted) = (70, 2100);
+    let sizes = SelectionSizes { n_pages, n_sink: 1, n_recent: 1, n_candidates: [68; 2], n_wanted, least: 0.0 };
+    let mut case = Case::new(&mut Rng::new(42), (1, 2, 1, 64), KvFormat::F16, sizes);
+    // Every score is zero.
+    case.q.fill(0.0);
+    let op = TokenSelection::new(&gpu, 2, 1, 64, KvFormat::F16).unwrap();
+    let capacity =
+        SelectionCapacity { n_layers: N_LAYERS, n_rows: 1, n_pages, n_listed: sizes.n_listed(), n_table: sizes.n_table() };
+    let b = SelectionBuffers::new(&gpu, capacity, 2, 1).unwrap();
+    b.reset(&gpu);
+    let outcome = case.run(&gpu, &op, &b, &[n_pages + 2]);
+    // Sinks and recent pages, then the tokens from page 1 on.
+    let token = |i: usize| {
+        let page = [0, n_pages - 1].into_iter().chain(1..).nth(i / 64).unwrap();
+        case.pool.slot(0, 4 * page + i % 64 / 16) * 16 + (i % 16) as u32
+    };
+    assert_eq!(outcome.table[0], (0..128 + n_wanted).map(token).collect::<Vec<_>>());
+}
