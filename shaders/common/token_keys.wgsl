@@ -8,6 +8,11 @@ const PAGE_TOKENS: u32 = 64u;
 const TILE_KEYS: u32 = 2048u;
 const LANE_KEYS: u32 = 8u;
 
+// Keys of a list, from the number of its pages.
+fn n_keys_of(list: u32) -> u32 {
+    return min(pages[list * (1u + params.n_listed)], params.n_listed) * PAGE_TOKENS;
+}
+
 fn is_nan(v: f32) -> bool {
     return (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u;
 }

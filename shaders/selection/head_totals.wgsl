@@ -17,14 +17,10 @@ struct Params {
 @group(0) @binding(1) var<storage, read> tails: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read> pages: array<u32>;
 @group(0) @binding(3) var<storage, read_write> heads: array<vec2<f32>>;
+#import common/exp_sum
 
 var<workgroup> partial: array<vec2<f32>, 64>;
 var<workgroup> of_eight: array<vec2<f32>, 8>;
-
-fn merged(x: vec2<f32>, y: vec2<f32>) -> vec2<f32> {
-    let top = max(x.x, y.x);
-    return vec2<f32>(top, x.y * exp(x.x - top) + y.y * exp(y.x - top));
-}
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {

@@ -14,20 +14,17 @@ struct Params {
 @group(0) @binding(3) var<storage, read_write> lower_bits: array<atomic<u32>>;
 #import common/token_keys
 #import common/top_bin
+#import common/upper_bin
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let list = wg.y;
-    let n_keys = min(pages[list * (1u + params.n_listed)], params.n_listed) * PAGE_TOKENS;
+    let n_keys = n_keys_of(list);
     let first = wg.x * TILE_KEYS;
     if first >= n_keys {
         return;
     }
-    var counts: array<u32, 8>;
-    for (var i = 0u; i < 8u; i += 1u) {
-        counts[i] = upper_bits[list * 2048u + 2047u - (lane * 8u + i)];
-    }
-    let upper = top_bin(lane, counts, params.n_wanted).bin;
+    let upper = upper_bin(lane, list, params.n_wanted).bin;
     for (var i = lane; i < min(TILE_KEYS, n_keys - first); i += 256u) {
         let key = keys[list * params.n_listed * PAGE_TOKENS + first + i];
         if key / 2048u == upper {

@@ -24,7 +24,7 @@ var<workgroup> n_equal: atomic<u32>;
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let list = wg.y;
-    let n_keys = min(pages[list * (1u + params.n_listed)], params.n_listed) * PAGE_TOKENS;
+    let n_keys = n_keys_of(list);
     let first = wg.x * TILE_KEYS;
     if first >= n_keys {
         return;

@@ -31,7 +31,7 @@ const BLOCK_TOKENS: u32 = 16u;
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let list = wg.y;
     let pages_at = list * (1u + params.n_listed);
-    let n_keys = min(pages[pages_at], params.n_listed) * PAGE_TOKENS;
+    let n_keys = n_keys_of(list);
     let first = wg.x * TILE_KEYS;
     if first >= n_keys {
         return;

@@ -19,6 +19,7 @@ struct Params {
 @group(0) @binding(3) var<storage, read> frames: array<u32>;
 @group(0) @binding(4) var<storage, read_write> scores: array<f32>;
 #import common/kv_block
+#import common/exp_sum
 
 const GR: u32 = #{GR}u;
 const W: u32 = #{W}u;
@@ -32,11 +33,6 @@ var<workgroup> sums: array<vec2<f32>, #{GR*8}>;
 
 fn dot8(x: Eight, y: Eight) -> f32 {
     return dot(x.a, y.a) + dot(x.b, y.b);
-}
-
-fn merged(x: vec2<f32>, y: vec2<f32>) -> vec2<f32> {
-    let top = max(x.x, y.x);
-    return vec2<f32>(top, x.y * exp(x.x - top) + y.y * exp(y.x - top));
 }
 
 // Maximum of eight scores from `first` on, and sum of their exponentials.

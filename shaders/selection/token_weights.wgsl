@@ -33,7 +33,7 @@ var<workgroup> best: array<atomic<u32>, 4>;
 fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
     let list = wg.y;
     let pages_at = list * (1u + params.n_listed);
-    let n_here = min(pages[pages_at], params.n_listed);
+    let n_here = n_keys_of(list) / PAGE_TOKENS;
     if wg.x * 4u >= n_here {
         return;
     }

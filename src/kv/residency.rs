@@ -241,6 +241,11 @@ impl Residency {
         frames.filter(|(_, group)| group.is_some()).map(|(i, _)| i).collect()
     }
 
+    /// True if a frame within `first_frame .. first_frame + n_frames` has a page.
+    pub fn is_any_used(&self, layer: usize, first_frame: usize, n_frames: usize) -> bool {
+        self.layers[layer].group_in.iter().skip(first_frame).take(n_frames).any(Option::is_some)
+    }
+
     /// Resident pages of a layer, by frame.
     pub fn groups_in_order(&self, layer: usize) -> impl Iterator<Item = u32> + '_ {
         self.layers[layer].group_in.iter().flatten().copied()
@@ -286,6 +291,7 @@ mod tests {
                     let n = frames.len();
                     prop_assert!(frames.iter().all(|f| *f < max_frames));
                     prop_assert_eq!(residency.n_resident(layer), n);
+                    prop_assert_eq!(residency.is_any_used(layer, 0, max_frames), n > 0);
                     prop_assert_eq!(residency.used_in(layer, 0, max_frames), frames);
                     let missing = residency.missing(layer, 20);
                     prop_assert_eq!(missing.len(), 20 - n);

@@ -33,7 +33,7 @@ impl KvPolicy {
     /// Full attention.
     pub const FULL: KvPolicy = KvPolicy { kind: None, is_forced: false };
 
-    /// LeoAM even where it is slower.
+    /// LeoAM even if it is slower.
     const FORCED: KvPolicy = KvPolicy { kind: Some(PolicyKind::LeoAm), is_forced: true };
 
     const N_VALUES: usize = 2 + PolicyKind::ALL.len();
@@ -58,7 +58,7 @@ impl ValueEnum for KvPolicy {
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let (name, help) = match self.kind {
             None => ("full", "all keys, in every tier"),
-            Some(_) if self.is_forced => ("leoam!", "like leoam, even where reading all keys would be faster"),
+            Some(_) if self.is_forced => ("leoam!", "like leoam, even if reading all keys would be faster"),
             Some(kind) => (kind.name(), kind.help()),
         };
         Some(PossibleValue::new(name).help(help))
@@ -164,7 +164,7 @@ impl DeviceArgs {
         Some(PolicySpec { kind, amount, tree, is_forced, ..PolicySpec::default() })
     }
 
-    /// Load options for a measurement of the policy, which is used even where it is slower.
+    /// Load options for a measurement of the policy, which is used even if it is slower.
     pub fn forced_options(&self) -> LoadOptions {
         let options = self.options();
         LoadOptions { policy: options.policy.map(|spec| PolicySpec { is_forced: true, ..spec }), ..options }

@@ -27,7 +27,7 @@ impl Executor {
         let (device, n_pages) = (&mut s.device, n_context / KV_PAGE_TOKENS);
         let holds = |layer: usize| {
             let sizes = rows.first().and_then(|row| row.policy.as_deref()?.device_sizes(layer, n_pages));
-            let capacity = device.bound.as_ref().map(|bound| bound.buffers.capacity);
+            let capacity = device.buffers.as_ref().map(|buffers| buffers.capacity);
             sizes.zip(capacity).is_some_and(|(sizes, capacity)| capacity.holds(rows.len(), &sizes))
         };
         let fits = (0..self.model.dims.n_layer).all(holds);
@@ -47,8 +47,11 @@ impl Executor {
         n_context: usize,
         rows: &mut [Row],
     ) -> Result<Option<ActivationForm>, EngineError> {
+        if !s.device.is_active {
+            return Ok(None);
+        }
         let n_pages = n_context / KV_PAGE_TOKENS;
-        if s.device.is_active && rows.iter().filter_map(|row| row.policy.as_deref()).any(|policy| policy.reads_all(layer)) {
+        if rows.iter().filter_map(|row| row.policy.as_deref()).any(|policy| policy.reads_all(layer)) {
             let n_tokens = n_pages * KV_PAGE_TOKENS * self.model.dims.n_kv_head;
             for policy in rows.iter_mut().filter_map(|row| row.policy.as_deref_mut()) {
                 let measures_mass = policy.measures_mass();
@@ -58,8 +61,10 @@ impl Executor {
         }
         let sizes = rows.first().and_then(|row| row.policy.as_deref()?.device_sizes(layer, n_pages));
         let selection = &mut s.device;
-        let (Some(bound), Some(sizes), true) = (&selection.bound, sizes, selection.is_active) else { return Ok(None) };
-        let (kernels, buffers) = (&selection.kernels, &bound.buffers);
+        let (Some(buffers), Some(bindings), Some(sizes)) = (&selection.buffers, &selection.bindings, sizes) else {
+            return Ok(None);
+        };
+        let kernels = &selection.kernels;
         let pacer = &mut *device.pacer;
         let segments: Vec<usize> = (0..self.kv.shapes().len()).filter(|i| self.kv.is_used(layer, *i)).collect();
         let n_keys = sizes.n_table();
@@ -71,14 +76,14 @@ impl Executor {
         self.attend_tails(pacer, layer, n_context, rows, &mut splits);
         pacer.mark(KernelFamily::Evaluation, layer as u32);
         let place = SelectionPlace { layer, n_rows: rows.len(), n_splits: splits.n_splits, n_tail: splits.n_tail() };
-        s.score_pages.record(&mut pacer.recorder, &bound.page_bounds[layer], n_pages, rows.len());
-        kernels.record_candidates(&mut pacer.recorder, &bound.selection, buffers, place, sizes);
+        s.score_pages.record(&mut pacer.recorder, &bindings.page_bounds[layer], n_pages, rows.len());
+        kernels.record_candidates(&mut pacer.recorder, &bindings.selection, buffers, place, sizes);
         for segment in &segments {
             let shape = self.kv.shapes()[*segment];
             let frames = SegmentFrames { first: shape.first_frame, n: shape.n_frames };
-            kernels.record_scores(&mut pacer.recorder, &bound.scores[*segment][layer], buffers, place, sizes, frames);
+            kernels.record_scores(&mut pacer.recorder, &bindings.scores[*segment][layer], buffers, place, sizes, frames);
         }
-        kernels.record_list(&mut pacer.recorder, &bound.selection, buffers, place, sizes);
+        kernels.record_list(&mut pacer.recorder, &bindings.selection, buffers, place, sizes);
         pacer.mark(KernelFamily::Attention, layer as u32);
         let frame_entries = (BLOCKS_PER_PAGE * self.model.dims.n_kv_head * KV_BLOCK_TOKENS) as u32;
         for segment in &segments {
@@ -86,7 +91,7 @@ impl Executor {
             let entries =
                 SegmentEntries { first: shape.first_frame as u32 * frame_entries, n: shape.n_frames as u32 * frame_entries };
             let (keys, all) = splits.next(n_keys, n_keys);
-            s.decode.record_rows(&mut pacer.recorder, &bound.decode[*segment][layer], SegmentKeys { entries, ..keys }, all);
+            s.decode.record_rows(&mut pacer.recorder, &bindings.decode[*segment][layer], SegmentKeys { entries, ..keys }, all);
         }
         let form = self.merge_rows(pacer, layer, &splits);
         selection.n_selections += rows.len() as u64;
@@ -117,16 +122,15 @@ impl Executor {
         let (n_pages, n_kv_head) = (n_context / KV_PAGE_TOKENS, self.model.dims.n_kv_head);
         let policy: Option<&SequencePolicy> = rows.first().and_then(|row| row.policy.as_deref());
         let sizes = policy.and_then(|policy| policy.device_sizes(layer, n_pages));
-        let (Some(bound), Some(frames), Some(sizes)) = (&s.device.bound, &s.device.frames.layers, sizes) else {
+        let (Some(buffers), Some(frames), Some(sizes)) = (&s.device.buffers, &s.device.frames.layers, sizes) else {
             return Ok(Vec::new());
         };
         let n_bytes = (4 * rows.len() * n_kv_head * sizes.n_table()) as u64;
-        let table = &bound.buffers.table;
-        device.pacer.recorder.copy(&table.buffer.slice(table.offset, n_bytes), &bound.readback.slice(0, n_bytes));
+        let readback = device.gpu.readback_buffer("selected tokens", n_bytes)?;
+        let table = &buffers.table;
+        device.pacer.recorder.copy(&table.buffer.slice(table.offset, n_bytes), &readback.slice(0, n_bytes));
         let submitted = device.pacer.submit(device.gpu)?;
-        let entries: Vec<u32> = device.pacer.read_after(device.gpu, &submitted, &bound.readback, |bytes| {
-            bytemuck::pod_collect_to_vec(&bytes[..n_bytes as usize])
-        })?;
+        let entries: Vec<u32> = device.pacer.read_after(device.gpu, &submitted, &readback, bytemuck::pod_collect_to_vec)?;
         let mut page_of = HashMap::new();
         for (page, frame) in frames[layer].iter().enumerate() {
             page_of.insert(*frame as usize, page);

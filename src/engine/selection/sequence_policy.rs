@@ -64,7 +64,7 @@ pub(in crate::engine) struct SequencePolicy {
     pub stats: SelectionStats,
 }
 
-/// What a step on the device adds to the state of a policy.
+/// Progress of a policy by steps of the GPU.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine) struct PolicyProgress {
     step: usize,

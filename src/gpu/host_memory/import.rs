@@ -15,7 +15,7 @@ use wgpu::hal::api::Vulkan;
 use super::region::{HostRegion, HostSource};
 use crate::gpu::device::Gpu;
 
-/// Consecutive bytes of one buffer, and where they go.
+/// Copy of consecutive bytes of one region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CopyRun {
     pub region: u64,

@@ -16,7 +16,7 @@ const LISTED_FACTOR: f64 = 1.5;
 const LEAST_GAIN: f64 = 1.05;
 
 /// True if attention of a layer should select. `costs` are those of the device; without any, reading is taken to be faster, as it
-/// is where the device is the CPU.
+/// is on software devices.
 pub fn selection_pays(costs: Option<&SelectionCosts>, spec: &KvSpec, sizes: &SelectionSizes) -> bool {
     let Some(costs) = costs else { return false };
     let page_bytes = spec.page_bytes() as f64;

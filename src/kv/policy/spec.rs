@@ -79,7 +79,7 @@ pub struct PolicySpec {
     pub n_sink_pages: usize,
     /// always-read complete pages at the end
     pub n_recent_pages: usize,
-    /// select even where reading everything would be faster
+    /// select even if reading everything would be faster
     #[serde(skip)]
     pub is_forced: bool,
 }

@@ -234,7 +234,7 @@ impl VramCache {
     /// True if a pool segment has pages of a layer.
     pub fn is_used(&self, layer: usize, segment_idx: usize) -> bool {
         let shape = self.shapes()[segment_idx];
-        !self.residency.used_in(layer, shape.first_frame, shape.n_frames).is_empty()
+        self.residency.is_any_used(layer, shape.first_frame, shape.n_frames)
     }
 
     /// Counts tokens that attention read of `n_pages` in VRAM: as many as are in `n_read` pages.

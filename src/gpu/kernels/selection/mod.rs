@@ -43,7 +43,7 @@ pub struct TokenSelection {
     n_kv_head: usize,
 }
 
-/// Where a selection takes place.
+/// Layer and rows of a selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SelectionPlace {
     /// layer
@@ -237,11 +237,12 @@ impl TokenSelection {
         place: SelectionPlace,
         sizes: SelectionSizes,
     ) {
+        let [first_head, first_list] = self.first_of_layer(b, place);
         let params = CandidateParams {
             n_pages: sizes.n_pages as u32,
             group: self.group() as u32,
-            first_head: (place.layer * b.capacity.n_rows * self.n_head) as u32,
-            first_list: (place.layer * b.capacity.n_rows * self.n_kv_head) as u32,
+            first_head,
+            first_list,
             counter_at: b.counter_at as u32,
             n_sink: sizes.n_sink as u32,
             n_recent: sizes.n_recent as u32,
@@ -285,7 +286,7 @@ impl TokenSelection {
     ) {
         let (n_listed, n_wanted, n_tiles) = (sizes.n_listed() as u32, sizes.n_wanted as u32, sizes.n_tiles() as u32);
         let n_lists = self.n_lists(place);
-        let first_head = (place.layer * b.capacity.n_rows * self.n_head) as u32;
+        let [first_head, first_list] = self.first_of_layer(b, place);
         let (group, n_heads) = (self.group() as u32, (place.n_rows * self.n_head) as u32);
         let (n_splits, n_tail) = (place.n_splits as u32, place.n_tail as u32);
         let params = TotalParams { n_listed, n_heads, group, first_head, n_splits, n_tail };
@@ -296,7 +297,7 @@ impl TokenSelection {
             n_pages: sizes.n_pages as u32,
             n_always: sizes.n_always() as u32,
             first_head,
-            first_list: (place.layer * b.capacity.n_rows * self.n_kv_head) as u32,
+            first_list,
         };
         let tiles = sizes.n_listed().div_ceil(TILE_PAGES) as u32;
         recorder.dispatch(&self.weights, &bindings.weights, &params, [tiles, n_lists, 1]);
@@ -312,6 +313,11 @@ impl TokenSelection {
             frames_at: (place.layer * b.capacity.n_pages) as u32,
         };
         recorder.dispatch(&self.list, &bindings.list, &params, grid);
+    }
+
+    /// First query head and first list of the layer, in the states of all layers.
+    fn first_of_layer(&self, b: &SelectionBuffers, place: SelectionPlace) -> [u32; 2] {
+        [self.n_head, self.n_kv_head].map(|n| (place.layer * b.capacity.n_rows * n) as u32)
     }
 
     fn n_lists(&self, place: SelectionPlace) -> u32 {
