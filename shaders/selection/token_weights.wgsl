@@ -24,6 +24,7 @@ struct Params {
 @group(0) @binding(6) var<storage, read_write> upper_bits: array<atomic<u32>>;
 #import common/ordered_bits
 #import common/token_keys
+#import common/selection_counters
 
 const UNBOUNDED: f32 = 3.0e38;
 
@@ -69,6 +70,12 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     }
     workgroupBarrier();
     if is_free && lane % 64u == 0u && bound < UNBOUNDED {
-        atomicMin(&state[params.first_list + list], ordered(bound - from_ordered(atomicLoad(&best[lane / 64u]))));
+        let top = from_ordered(atomicLoad(&best[lane / 64u]));
+        let gap = ordered(bound - top);
+        let state_at = 2u * (params.first_list + list);
+        atomicMin(&state[state_at], gap);
+        if top >= LN_MUCH {
+            atomicMin(&state[state_at + 1u], gap);
+        }
     }
 }

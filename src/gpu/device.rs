@@ -104,17 +104,25 @@ impl Health {
     }
 }
 
-/// Opens an adapter, with one more queue for copies if it is a card that has one.
+/// Opens an adapter: with the import of host memory, except for software devices, and with one more queue for copies if it is a
+/// card that has one.
 fn open_device(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
     overrides: FeatureOverrides,
 ) -> Result<OpenedDevice, wgpu::RequestDeviceError> {
-    let opened = match has_own_memory(&adapter.get_info()) {
+    let info = adapter.get_info();
+    let no_queue = || "the device has no memory of its own".to_owned();
+    let opened = match info.device_type {
         _ if overrides.no_transfer_queue || overrides.no_host_memory => Err("a second queue is switched off".to_owned()),
-        // What arrives would be copied once more in the same memory.
-        false if !overrides.host_import => Err("the device has no memory of its own".to_owned()),
-        _ => open_with_transfer_queue(adapter, descriptor, overrides.host_import),
+        _ if has_own_memory(&info) || overrides.host_import => {
+            open_with_transfer_queue(adapter, descriptor, overrides.host_import)
+        }
+        // What the queue copies would be copied once more in the same memory, but kernels may read the RAM tier.
+        wgpu::DeviceType::IntegratedGpu => {
+            open_with_transfer_queue(adapter, descriptor, true).map(|opened| OpenedDevice { slot: Err(no_queue()), ..opened })
+        }
+        _ => Err(no_queue()),
     };
     opened.or_else(|reason| {
         let opened = pollster::block_on(adapter.request_device(descriptor));
@@ -124,6 +132,19 @@ fn open_device(
 
 fn has_own_memory(info: &wgpu::AdapterInfo) -> bool {
     matches!(info.device_type, wgpu::DeviceType::DiscreteGpu | wgpu::DeviceType::VirtualGpu)
+}
+
+/// First copies by which the ways to host memory are checked, each once: why one does not work.
+#[derive(Default)]
+pub(super) struct HostChecks {
+    /// uploads from host memory
+    pub memory: OnceLock<Result<(), String>>,
+    /// the queue for copies
+    pub queue: OnceLock<Result<(), String>>,
+    /// copies of that queue from imported memory
+    pub import: OnceLock<Result<(), String>>,
+    /// kernels that read imported memory
+    pub region: OnceLock<Result<(), String>>,
 }
 
 /// An open compute device.
@@ -145,13 +166,11 @@ pub struct Gpu {
     pub(super) allocated_bytes: Arc<AtomicU64>,
     /// bytes of host memory, see [`Gpu::host_memory`]
     pub(super) host_bytes: Arc<AtomicU64>,
-    pub(super) host_memory: OnceLock<Result<(), String>>,
+    pub(super) host_checks: HostChecks,
     /// the queue for copies, or why there is none
     pub(super) queue_slot: Result<QueueSlot, String>,
-    pub(super) queue_check: OnceLock<Result<(), String>>,
-    /// opened with the import of host memory, and whether a first copy from an import arrived
+    /// opened with the import of host memory
     pub(super) has_host_import: bool,
-    pub(super) import_check: OnceLock<Result<(), String>>,
     pub(super) params_ring: Mutex<Option<Arc<ParamsRing>>>,
 }
 
@@ -234,11 +253,9 @@ impl Gpu {
             kernels: Mutex::new(HashMap::new()),
             allocated_bytes: Arc::new(AtomicU64::new(0)),
             host_bytes: Arc::new(AtomicU64::new(0)),
-            host_memory: OnceLock::new(),
+            host_checks: HostChecks::default(),
             queue_slot,
-            queue_check: OnceLock::new(),
             has_host_import,
-            import_check: OnceLock::new(),
             params_ring: Mutex::new(None),
         })
     }

@@ -41,7 +41,7 @@ pub use cooperative::CooperativeMatrices;
 pub use device::{Adapters, FeatureOverrides, Gpu, GpuOptions};
 pub use device_pool::DevicePool;
 pub use error::GpuError;
-pub use host_memory::{HostRegion, HostSource, TransferQueue};
+pub use host_memory::{HostRegion, HostSource, ReadableRegion, TransferQueue};
 pub use kernel::{Binding, Kernel};
 pub use memory_info::DeviceMemory;
 pub use parallel_copy::is_divided;

@@ -84,6 +84,7 @@ embed!(
     "common/nibbles",
     "common/ordered_bits",
     "common/signed_bytes",
+    "common/selection_counters",
     "common/small_halves",
     "common/token_keys",
     "common/top_bin",

@@ -1,8 +1,9 @@
-//! Simulated bandwidth limit of a disk or link. Pure: the time is an argument.
+//! Simulated bandwidth limit of a disk or link. Pure but for [`SharedLimit`]: the time is an argument.
 //!
 //! One link for both directions, first come, first served. A transfer ends when all earlier ones have ended and its own
 //! bytes have taken their time.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 #[derive(Debug)]
@@ -24,6 +25,30 @@ impl BandwidthLimit {
         let end = begin.checked_add(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))).unwrap_or(begin);
         self.free_at = Some(end);
         end
+    }
+}
+
+/// Limit of a link that several threads use.
+#[derive(Debug, Clone)]
+pub(super) struct SharedLimit(Arc<Mutex<BandwidthLimit>>);
+
+impl SharedLimit {
+    pub fn new(bytes_per_second: Option<u64>) -> Self {
+        SharedLimit(Arc::new(Mutex::new(BandwidthLimit::new(bytes_per_second))))
+    }
+
+    /// True if there is a limit.
+    pub fn is_limited(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).bytes_per_second.is_some()
+    }
+
+    /// Adds a transfer of `bytes`, and sleeps until it ends. Returns the time slept, if any.
+    pub fn wait_for(&self, bytes: u64) -> Option<Duration> {
+        let now = Instant::now();
+        let end = self.0.lock().unwrap_or_else(PoisonError::into_inner).delay_for(now, bytes);
+        let left = end.checked_duration_since(now).filter(|left| !left.is_zero())?;
+        std::thread::sleep(left);
+        Some(left)
     }
 }
 

@@ -60,4 +60,7 @@ pub use quantize_page::quantize_page;
 pub use reposition::{Reposition, ReusableGroups, page_numbers, repositioned_page, reusable_groups, rotation};
 pub use spec::{BLOCKS_PER_PAGE, KvSpec};
 pub use transfer::{OffloadReport, PageReadback};
-pub use vram::{BlockTable, CodecRates, PagedBuffer, RamKeys, SelectedStream, StagedBatch, StreamCost, VramCache};
+pub use vram::{
+    BlockTable, CodecRates, PageSwap, PagedBuffer, RamKeys, RamRun, RamSegment, SelectedStream, StagedBatch, StreamCost,
+    VramCache,
+};

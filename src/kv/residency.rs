@@ -157,6 +157,15 @@ impl Residency {
         MissingPages { framed, unframed }
     }
 
+    /// Takes the frames of these pages of a layer, as far as they are offloaded.
+    pub fn evict(&mut self, layer: usize, groups: &[u32]) {
+        for group in groups {
+            if self.layers[layer].is_offloaded.get(*group as usize) == Some(&true) {
+                self.release(layer, *group);
+            }
+        }
+    }
+
     /// Sets the pages of a layer that RAM caches.
     pub fn set_in_ram(&mut self, layer: usize, groups: impl Iterator<Item = u32>) {
         let in_ram = &mut self.layers[layer].in_ram;

@@ -7,6 +7,7 @@ mod common;
 mod batch;
 mod bench;
 mod generation;
+mod in_place;
 mod logits;
 mod lookahead;
 mod memory_fit;

@@ -27,13 +27,30 @@ struct Case {
     bounds: Vec<[f32; 2]>,
     /// `[R, H, N_SPLITS]`
     tails: Vec<[f32; 2]>,
+    first_in_ram: Option<usize>,
 }
+
+/// What a step leaves for the next one.
+struct Known {
+    /// by query head: bound slack
+    slacks: Vec<f32>,
+    /// by KV head: least gap between the bound and the best token of a page, and of a page with much attention so far
+    gaps: Vec<f32>,
+    peaks: Vec<f32>,
+}
+
+/// Log weight of much attention, and how much tighter than those seen so far a bound may be.
+const LN_MUCH: f32 = -4.605;
+const GAP_MARGIN: f32 = 3.0;
 
 /// What a step left in the buffers.
 struct Outcome {
     pages: Vec<Vec<usize>>,
     table: Vec<Vec<u32>>,
-    n_scored: u32,
+    /// scored pages, those in RAM, selected tokens in RAM
+    counters: [u32; 3],
+    /// selected tokens by page
+    uses: Vec<u32>,
 }
 
 fn words(gpu: &Gpu, slice: &Slice) -> Vec<u32> {
@@ -45,7 +62,7 @@ impl Case {
         let (r, h, g, d) = shape;
         let pool = Pool::new(rng, g, d, element, sizes.n_pages);
         let q = random(rng, r * h * d, 4.0 / (d as f32).sqrt());
-        let mut case = Case { shape, element, sizes, pool, q, bounds: Vec::new(), tails: Vec::new() };
+        let mut case = Case { shape, element, sizes, pool, q, bounds: Vec::new(), tails: Vec::new(), first_in_ram: None };
         for head in 0..r * h {
             for page in 0..sizes.n_pages {
                 let scores = case.scores(head, page);
@@ -86,7 +103,8 @@ impl Case {
         gpu.upload(&b.frames, bytemuck::cast_slice(&self.frames())).unwrap();
         let states = upload(gpu, self.tails.as_flattened());
         let bindings = op.bind(gpu, b, &states).unwrap();
-        let place = SelectionPlace { layer: N_LAYERS - 1, n_rows: r, n_splits: N_SPLITS, n_tail: N_TAIL };
+        let first_in_ram = self.first_in_ram;
+        let place = SelectionPlace { layer: N_LAYERS - 1, n_rows: r, n_splits: N_SPLITS, n_tail: N_TAIL, first_in_ram };
         let mut recorder = Recorder::new();
         op.record_candidates(&mut recorder, &bindings, b, place, self.sizes);
         let (q, page_bytes) = (upload(gpu, &self.q), self.element.page_bytes(g, d) as usize);
@@ -105,7 +123,8 @@ impl Case {
         Outcome {
             pages: pages.chunks_exact(1 + n_listed).take(n_lists).map(of_list).collect(),
             table: words(gpu, &b.table).chunks_exact(n_table).take(n_lists).map(<[u32]>::to_vec).collect(),
-            n_scored: words(gpu, &b.n_scored())[0],
+            counters: words(gpu, &b.counters()).try_into().unwrap(),
+            uses: words(gpu, &b.uses())[(N_LAYERS - 1) * b.capacity.n_pages..].to_vec(),
         }
     }
 
@@ -116,21 +135,33 @@ impl Case {
         (tail.sum::<f64>() + scored.sum::<f64>()).ln() as f32
     }
 
-    /// Checks a step after one with these slacks of query heads and gaps of KV heads, if there was one. Returns its own.
-    fn check(&self, outcome: &Outcome, last: Option<&(Vec<f32>, Vec<f32>)>, what: &str) -> (Vec<f32>, Vec<f32>) {
+    fn is_in_ram(&self) -> Vec<bool> {
+        let frames = &self.frames()[(N_LAYERS - 1) * self.sizes.n_pages..];
+        frames.iter().map(|frame| self.first_in_ram.is_some_and(|first| *frame as usize >= first)).collect()
+    }
+
+    /// Checks a step after one that left `last`, if there was one. Returns what it leaves.
+    fn check(&self, outcome: &Outcome, last: Option<&Known>, what: &str) -> Known {
         let (s, group) = (self.sizes, self.group());
         let free = s.n_sink..s.n_pages - s.n_recent;
-        let (mut slacks, mut gaps) = (Vec::new(), Vec::new());
+        let (mut slacks, mut gaps, mut peaks) = (Vec::new(), Vec::new(), Vec::new());
+        let is_in_ram = self.is_in_ram();
+        let mut uses = vec![0; s.n_pages];
         for (list, (pages, table)) in outcome.pages.iter().zip(&outcome.table).enumerate() {
             let heads = list * group..(list + 1) * group;
             let upper: Vec<Vec<f32>> =
                 heads.clone().map(|head| self.bounds[head * s.n_pages..][..s.n_pages].iter().map(|b| b[0]).collect()).collect();
             let highest: Vec<f32> = upper.iter().map(|head| reference::highest_bound(head)).collect();
             let before: Vec<f32> =
-                heads.clone().zip(&highest).map(|(head, top)| top - last.map_or(0.0, |(slacks, _)| slacks[head])).collect();
+                heads.clone().zip(&highest).map(|(head, top)| top - last.map_or(0.0, |last| last.slacks[head])).collect();
             let rows: Vec<&[f32]> = upper.iter().map(|head| &head[free.clone()]).collect();
-            let least = last.map(|(_, gaps)| s.least + gaps[list]);
-            let want = reference::page_candidates(&reference::page_weights(&rows, &before), s.n_candidates, least);
+            let least = last.map(|last| s.least + last.gaps[list]);
+            let mut weights = reference::page_weights(&rows, &before);
+            if let (Some(last), Some(_)) = (last, self.first_in_ram) {
+                let (is_in_ram, least) = (&is_in_ram[free.clone()], LN_MUCH - GAP_MARGIN + last.peaks[list]);
+                weights = reference::eligible(&weights, &reference::PagesInRam { is_in_ram, n_best: s.n_offloaded, least });
+            }
+            let want = reference::page_candidates(&weights, s.n_candidates, least);
             let always = (0..s.n_sink).chain(s.n_pages - s.n_recent..s.n_pages);
             let want: Vec<usize> = always.chain(want.iter().map(|page| page + s.n_sink)).collect();
             assert_eq!(pages, &want, "{what}, list {list}");
@@ -165,11 +196,21 @@ impl Case {
                     (0..group).flat_map(|h| scores[h][64 * i..64 * (i + 1)].iter().map(|s| *s - totals[h]).collect::<Vec<_>>());
                 weights[*page] - best.fold(f32::NEG_INFINITY, f32::max)
             };
-            gaps.push(pages.iter().enumerate().skip(s.n_always()).map(gap).fold(3.0e38, f32::min));
+            let of_pages: Vec<f32> = pages.iter().enumerate().skip(s.n_always()).map(gap).collect();
+            let reaches = |(gap, page): &(&f32, &usize)| weights[**page] - **gap >= LN_MUCH;
+            let of_peaks = of_pages.iter().zip(&pages[s.n_always()..]).filter(reaches).map(|(gap, _)| *gap);
+            peaks.push(of_peaks.fold(last.map_or(3.0e38, |last| last.peaks[list]), f32::min));
+            gaps.push(of_pages.iter().copied().fold(3.0e38, f32::min));
+            selected.iter().for_each(|i| uses[pages[i / 64]] += 1);
         }
-        let n_scored: usize = outcome.pages.iter().map(Vec::len).sum();
-        assert_eq!(outcome.n_scored as usize, n_scored, "{what}: pages scored");
-        (slacks, gaps)
+        let scored = || outcome.pages.iter().flatten();
+        let n_selected_in_ram = uses.iter().zip(&is_in_ram).filter(|(_, is_in_ram)| **is_in_ram).map(|(n, _)| *n).sum();
+        let counters = [scored().count() as u32, scored().filter(|page| is_in_ram[**page]).count() as u32, n_selected_in_ram];
+        assert_eq!(outcome.counters, counters, "{what}: pages scored, in RAM, tokens in RAM");
+        if self.first_in_ram.is_some() {
+            assert_eq!(outcome.uses[..s.n_pages], uses, "{what}: selected tokens of pages");
+        }
+        Known { slacks, gaps, peaks }
     }
 }
 
@@ -184,6 +225,7 @@ fn device_selection_matches_the_reference_step_by_step() {
         n_sink: 1,
         n_recent: 1,
         n_candidates,
+        n_offloaded: n_candidates[0] + 2,
         n_wanted,
         least,
     };
@@ -208,8 +250,10 @@ fn device_selection_matches_the_reference_step_by_step() {
             n_table: sizes.n_table() + 5,
         };
         let b = SelectionBuffers::new(&gpu, capacity, h, g).unwrap();
-        for step in 0..3 {
-            let case = Case::new(&mut rng, shape, element, sizes);
+        for step in 0..4 {
+            let mut case = Case::new(&mut rng, shape, element, sizes);
+            // In the last two, some pages are in RAM, as far as the selection is concerned.
+            case.first_in_ram = (step > 1).then_some(sizes.n_pages / 3);
             let what = format!("{shape:?} in {element:?}, {sizes:?}, step {step}");
             // Candidates depend on the last step, so each way to divide the frames begins with the same one.
             b.reset(&gpu);
@@ -219,9 +263,11 @@ fn device_selection_matches_the_reference_step_by_step() {
             b.reset(&gpu);
             let divided = case.run(&gpu, &op, &b, &[n_frames / 3, n_frames - n_frames / 3]);
             assert_eq!(whole.table, divided.table, "{what}: in two segments");
-            let next = Case::new(&mut rng, shape, element, sizes);
+            let mut next = Case::new(&mut rng, shape, element, sizes);
+            next.first_in_ram = case.first_in_ram;
             let mut outcome = next.run(&gpu, &op, &b, &[n_frames]);
-            outcome.n_scored -= divided.n_scored;
+            outcome.counters.iter_mut().zip(divided.counters).for_each(|(n, before)| *n -= before);
+            outcome.uses.iter_mut().zip(&divided.uses).for_each(|(n, before)| *n -= before);
             next.check(&outcome, Some(&own), &format!("{what}, next"));
         }
     }
@@ -231,7 +277,7 @@ fn device_selection_matches_the_reference_step_by_step() {
 fn of_equal_tokens_the_device_selects_the_earliest() {
     let Some(gpu) = gpu("of_equal_tokens_the_device_selects_the_earliest", FeatureOverrides::default()) else { return };
     let (n_pages, n_wanted) = (70, 2100);
-    let sizes = SelectionSizes { n_pages, n_sink: 1, n_recent: 1, n_candidates: [68; 2], n_wanted, least: 0.0 };
+    let sizes = SelectionSizes { n_pages, n_sink: 1, n_recent: 1, n_candidates: [68; 2], n_offloaded: 68, n_wanted, least: 0.0 };
     let mut case = Case::new(&mut Rng::new(42), (1, 2, 1, 64), KvFormat::F16, sizes);
     // Every score is zero.
     case.q.fill(0.0);

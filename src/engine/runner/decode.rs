@@ -45,13 +45,14 @@ impl ModelRunner {
     /// # Errors
     /// A lost device.
     pub(in crate::engine) fn selection_summary(
-        &self,
+        &mut self,
         gpu: &Gpu,
         policy: Option<&mut SequencePolicy>,
     ) -> Result<Option<SelectionSummary>, EngineError> {
-        let (Some(policy), Some(selector)) = (policy, &self.exec.selector) else { return Ok(None) };
-        if let Some(pages) = selector.scored_pages(gpu)? {
-            policy.stats.add_scored_pages(pages);
+        let Executor { selector, kv, .. } = &mut self.exec;
+        let (Some(policy), Some(selector)) = (policy, selector) else { return Ok(None) };
+        if let Some(counters) = selector.device_counters(gpu, kv)? {
+            policy.stats.add_device_counters(&counters);
         }
         Ok(policy.summary())
     }

@@ -14,6 +14,7 @@ use crate::engine::error::EngineError;
 use crate::engine::runner::device_parts::{DeviceParts, SplitBuffers};
 use crate::engine::runner::fused_ops::HiddenForm;
 use crate::engine::runner::gpu_model::{AttentionOps, GpuModel};
+use crate::engine::runner::in_place_ops::InPlaceOps;
 use crate::engine::selection::Selector;
 use crate::engine::selection::page_attention_meter::PageAttentionMeter;
 use crate::gpu::kernels::attention_prefill::PrefillBindings;
@@ -57,6 +58,8 @@ pub struct Executor {
     /// by staging buffer
     pub(in crate::engine) slots: Vec<RunOps>,
     pub(in crate::engine) splits: Option<SplitBuffers>,
+    /// attention over everything in RAM, where it is
+    pub(in crate::engine) in_place: InPlaceOps,
     /// transfers and compute wait for each other
     pub(in crate::engine) synchronous: bool,
     /// form of x after the last pass
@@ -75,6 +78,7 @@ impl Executor {
             tails: Vec::new(),
             slots: Vec::new(),
             splits: None,
+            in_place: InPlaceOps::default(),
             synchronous,
             hidden: Cell::default(),
         }
@@ -112,7 +116,7 @@ impl Executor {
     }
 
     /// Reserves buffers for `wanted` splits. Larger buffers drop all bind groups.
-    fn reserve_splits(&mut self, gpu: &Gpu, wanted: usize) -> Result<(), EngineError> {
+    pub(in crate::engine) fn reserve_splits(&mut self, gpu: &Gpu, wanted: usize) -> Result<(), EngineError> {
         if self.splits.as_ref().is_none_or(|b| b.capacity < wanted) {
             let capacity = wanted.max(self.splits.as_ref().map_or(0, |b| 2 * b.capacity));
             let decode = &self.model.page_attention.decode;
@@ -125,13 +129,14 @@ impl Executor {
             self.segments.clear();
             self.tails.clear();
             self.slots.clear();
+            self.in_place.unbind();
             self.selector.iter_mut().for_each(Selector::unbind);
         }
         Ok(())
     }
 
     /// Creates the missing bind groups.
-    fn bind_missing(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
+    pub(in crate::engine) fn bind_missing(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
         for i in self.segments.len()..self.kv.shapes().len() {
             let bind = |layer| {
                 let PagedBuffer { pages, table, .. } = self.kv.segment(i, layer);

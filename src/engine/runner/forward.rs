@@ -66,7 +66,16 @@ impl Executor {
         pacer.flush(gpu)?;
         let (ids, positions, is_context) = (pass.ids(), pass.positions(n_context), pass.is_context());
         let (n, is_selective) = (pass.n_tokens(), pass.is_selective());
-        self.kv.begin_pass(gpu, n_context, !is_selective || n_context < KV_PAGE_TOKENS);
+        self.in_place.is_active = false;
+        self.return_promoted();
+        match &pass {
+            Pass::Rows(rows) if is_selective => self.begin_device_selection(gpu, pacer, n_context, rows)?,
+            Pass::Rows(rows) if rows.len() == 1 && self.begin_in_place(gpu, n_context)? => {}
+            // New pages may need the slabs that were read in place.
+            _ => self.kv.release_places(gpu)?,
+        }
+        let is_streamed = !self.in_place.is_active && (!is_selective || n_context < KV_PAGE_TOKENS);
+        self.kv.begin_pass(gpu, n_context, is_streamed);
         let n_observable = if matches!(pass, Pass::Chunk(..)) { n } else { 0 };
         self.begin_observation(gpu, positions[0], n_observable, n_context);
         self.embed(gpu, pacer, ids.as_deref(), &positions)?;
@@ -203,9 +212,9 @@ impl Executor {
         pass: &Pass,
     ) -> Result<ActivationForm, EngineError> {
         let resident = self.kv.resident_runs(gpu, layer_idx);
-        let batches = self.kv.batches_of(layer_idx);
+        let batches = if self.in_place.is_active { Vec::new() } else { self.kv.batches_of(layer_idx) };
         let page_runs = resident.iter().map(|(_, pages)| *pages).chain(batches.iter().copied());
-        let shared: Vec<usize> = page_runs.map(|pages| pages * KV_PAGE_TOKENS).collect();
+        let shared: Vec<usize> = page_runs.map(|pages| pages * KV_PAGE_TOKENS).chain(self.keys_in_place(layer_idx)).collect();
         let mut progress = match pass {
             Pass::Chunk(tokens, _) => Progress::Chunk(ChunkProgress {
                 n_tokens: tokens.len(),
@@ -222,6 +231,9 @@ impl Executor {
         for (segment_idx, n_pages) in resident {
             let run = KeyRun::of_pages(n_pages, self.kv.shapes()[segment_idx].n_blocks());
             self.attend_run(gpu, pacer, &self.model.page_attention, &self.segments[segment_idx][layer_idx], run, &mut progress)?;
+        }
+        if let (Progress::Rows(splits), true) = (&mut progress, self.in_place.is_active) {
+            self.attend_in_place(pacer, layer_idx, splits);
         }
         match (pass, &mut progress) {
             (Pass::Rows(rows), Progress::Rows(splits)) => self.attend_tails(pacer, layer_idx, n_context, rows, splits),

@@ -9,6 +9,8 @@ pub(in crate::engine) mod executor;
 pub(in crate::engine) mod forward;
 pub(in crate::engine) mod fused_ops;
 pub(in crate::engine) mod gpu_model;
+mod in_place;
+mod in_place_ops;
 mod kernel_check;
 mod layer_ops;
 mod model_ops;

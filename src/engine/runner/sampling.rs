@@ -12,6 +12,7 @@
 use crate::base::limits::TOP_K_CANDIDATES;
 use crate::engine::error::EngineError;
 use crate::engine::runner::ModelRunner;
+use crate::engine::runner::executor::Executor;
 use crate::engine::runner::row_logits::RowLogits;
 use crate::engine::sampler::Sampler;
 use crate::gpu::kernels::sample::{self, Candidates, TOP_K_BYTES};
@@ -153,6 +154,11 @@ impl ModelRunner {
             bytes = self.pacer.read_after(gpu, submitted, &readbacks[*readback], <[u8]>::to_vec)?;
         }
         self.pacer.wait_for(gpu, *n_submits)?;
+        if let Executor { selector: Some(selector), kv, .. } = &mut self.exec
+            && kv.is_link_limited()
+        {
+            selector.device_counters(gpu, kv)?;
+        }
         let can_draw = self.exec.model.sample.can_draw();
         let of_row = |(i, kind): (usize, &RowSampling)| {
             let bytes = bytes.get(i * TOP_K_BYTES as usize..).unwrap_or_default();

@@ -1,18 +1,21 @@
-//! Device selection: if all pages are in VRAM, the GPU selects the tokens of a layer and reads them, without any readback.
+//! Device selection: the GPU selects the tokens of a layer and reads them, in VRAM or in RAM, without any readback.
 //!
 //! ```text
 //! splits of the tails ─► page bounds ─► candidates ─► token scores ─► list of tokens ─► splits of the list ─► merge
 //!                            frames of the pages ──────────┴─────────────────┘
 //! ```
 //! 1. The same commands in every step: sizes depend on the number of pages alone. 2. The list is read back only in steps that
-//!    compare the selection with the full attention.
+//!    compare the selection with the full attention. 3. Pages without a frame are read where they are in RAM; one that is in
+//!    neither, and the CPU selects.
 //!
 //! Owner: the engine thread. Shapes: R rows, H query heads and G KV heads of each, P complete pages, L layers.
 //!
 //! Source: LeoAM §4.2.
 
+use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::error::EngineError;
 use crate::engine::runner::device_parts::DeviceParts;
+use crate::engine::selection::promotion::Promotion;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::page_bounds::PageBoundsKernel;
 use crate::gpu::kernels::selection::{SelectionBindings, SelectionBuffers, SelectionCapacity, SelectionSizes, TokenSelection};
@@ -25,6 +28,7 @@ pub(in crate::engine) struct DeviceSelection {
     pub buffers: Option<SelectionBuffers>,
     pub bindings: Option<Bindings>,
     pub frames: KnownFrames,
+    pub promotion: Promotion,
     /// rows of the last step
     n_rows: usize,
     /// true if the GPU selects in this step
@@ -35,6 +39,19 @@ pub(in crate::engine) struct DeviceSelection {
     is_stale: bool,
     /// selections of a layer for a row since the last reset
     pub n_selections: u64,
+    /// pages scored and tokens selected in RAM that are counted as moved
+    n_moved: [u32; 2],
+}
+
+/// What the GPU scored and selected in an answer, per selection of a layer for a row, over KV heads.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(in crate::engine) struct DeviceCounters {
+    /// pages whose tokens were scored
+    pub scored_pages: f64,
+    /// those of them in RAM
+    pub scored_in_ram: f64,
+    /// tokens in RAM that were selected, per selection
+    pub selected_in_ram: f64,
 }
 
 /// Bind groups of the buffers.
@@ -45,14 +62,28 @@ pub(in crate::engine::selection) struct Bindings {
     /// `[segment][layer]`: token scores, and attention
     pub scores: Vec<Vec<Binding>>,
     pub decode: Vec<Vec<Binding>>,
+    pub in_ram: RamBindings,
 }
+
+/// Bind groups of regions of the RAM tier, which have pages of all layers.
+#[derive(Default)]
+pub(in crate::engine::selection) struct RamBindings {
+    /// version of the regions
+    of: u64,
+    /// by region: token scores, and attention
+    pub scores: Vec<Binding>,
+    pub decode: Vec<Binding>,
+}
+
+/// Version of places: of the frames, of the RAM tier, and number of pages.
+type PlacesVersion = (u64, Option<(u64, usize)>, usize);
 
 /// Frames of the pages in the buffer of the device.
 #[derive(Default)]
 pub(in crate::engine::selection) struct KnownFrames {
-    /// version of the residency, and number of pages; None: nothing was written
-    of: Option<(u64, usize)>,
-    /// by layer, then page; None if a page is not in VRAM
+    /// None: nothing was written
+    of: Option<PlacesVersion>,
+    /// by layer, then page; None if a page is neither in VRAM nor in RAM
     pub layers: Option<Vec<Vec<u32>>>,
 }
 
@@ -69,11 +100,13 @@ impl DeviceSelection {
             buffers: None,
             bindings: None,
             frames: KnownFrames::default(),
+            promotion: Promotion::default(),
             n_rows: 0,
             is_active: false,
             reads_all: false,
             is_stale: false,
             n_selections: 0,
+            n_moved: [0; 2],
         })
     }
 
@@ -95,7 +128,10 @@ impl DeviceSelection {
         sizes: impl Fn(usize, usize) -> Option<SelectionSizes>,
     ) -> Result<(), EngineError> {
         let (n_layers, kv, q) = (parts.model.dims.n_layer, parts.kv, &parts.model.act.q);
-        let n_pages = kv.shapes().last().map_or(0, |shape| shape.end_frame()).min(kv.plan().n_abstracts);
+        // With offload tiers, pages without a frame may be read too.
+        let n_frames = kv.shapes().last().map_or(0, |shape| shape.end_frame());
+        let reads_ram = kv.has_offload() && gpu.reads_host_memory().is_ok();
+        let n_pages = if reads_ram { kv.plan().n_abstracts } else { n_frames.min(kv.plan().n_abstracts) };
         let has_buffers = |b: &SelectionBuffers| (b.capacity.n_rows, b.capacity.n_pages) == (n_rows, n_pages);
         if !self.buffers.as_ref().is_some_and(has_buffers) {
             (self.buffers, self.bindings) = (None, None);
@@ -116,7 +152,8 @@ impl DeviceSelection {
             };
             let page_bounds = (0..n_layers).map_while(of_layer).collect::<Result<_, _>>()?;
             let selection = self.kernels.bind(gpu, buffers, state)?;
-            self.bindings = Some(Bindings { selection, page_bounds, scores: Vec::new(), decode: Vec::new() });
+            let (scores, decode, in_ram) = (Vec::new(), Vec::new(), RamBindings::default());
+            self.bindings = Some(Bindings { selection, page_bounds, scores, decode, in_ram });
         }
         let Some(bindings) = &mut self.bindings else { return Ok(()) };
         for segment in bindings.decode.len()..kv.shapes().len() {
@@ -126,6 +163,14 @@ impl DeviceSelection {
             let splits = pages.iter().map(|pages| decode.bind_split(gpu, [q, pages, &buffers.table, acc, state]));
             bindings.decode.push(splits.collect::<Result<_, _>>()?);
         }
+        let (segments, version) = kv.ram_segments();
+        if (bindings.in_ram.of, bindings.in_ram.scores.len()) != (version, segments.len()) {
+            let pages = || segments.iter().map(|segment| &segment.pages);
+            let scores = pages().map(|pages| self.kernels.bind_scores(gpu, buffers, [q, pages]));
+            let decode = pages().map(|pages| decode.bind_split(gpu, [q, pages, &buffers.table, acc, state]));
+            bindings.in_ram =
+                RamBindings { of: version, scores: scores.collect::<Result<_, _>>()?, decode: decode.collect::<Result<_, _>>()? };
+        }
         Ok(())
     }
 
@@ -134,18 +179,20 @@ impl DeviceSelection {
         self.is_stale = true;
     }
 
-    /// Prepares a step of `n_rows` over the first `n_pages`. True if the device can select in it: all pages are in VRAM.
+    /// Prepares a step of `n_rows` over the first `n_pages`. True if the device can select in it: all pages are in VRAM or RAM.
     pub fn begin_step(&mut self, gpu: &Gpu, kv: &VramCache, n_rows: usize, n_pages: usize) -> bool {
         let Some(buffers) = self.buffers.as_ref().filter(|_| self.bindings.is_some()) else { return false };
         // With another number of rows, the state of a row may be that of another sequence.
         if self.is_stale || n_rows != self.n_rows {
             buffers.reset(gpu);
-            (self.is_stale, self.n_rows, self.n_selections) = (false, n_rows, 0);
+            self.promotion.reset();
+            (self.is_stale, self.n_rows, self.n_selections, self.n_moved) = (false, n_rows, 0, [0; 2]);
         }
-        let now = Some((kv.frames_version(), n_pages));
+        let (of_frames, of_ram) = kv.places_version();
+        let now = Some((of_frames, of_ram, n_pages));
         if self.frames.of != now {
             let of_layers: Option<Vec<Vec<u32>>> =
-                (0..buffers.capacity.n_layers).map(|layer| kv.frames(layer, n_pages)).collect();
+                (0..buffers.capacity.n_layers).map(|layer| kv.places(layer, n_pages)).collect();
             for (layer, frames) in of_layers.iter().flatten().enumerate() {
                 if self.frames.layers.as_ref().is_none_or(|known| known[layer] != *frames) {
                     gpu.write(&buffers.frames_of(layer), bytemuck::cast_slice(frames));
@@ -156,15 +203,23 @@ impl DeviceSelection {
         self.frames.layers.is_some()
     }
 
-    /// Reads the number of pages whose tokens were scored, per selection of a layer for a row. None if there was none since the
-    /// last reset.
+    /// Reads what was scored and selected since the last reset, and counts what kernels read in place. None if there was no
+    /// selection.
     ///
     /// # Errors
     /// A lost device.
-    pub fn scored_pages(&self, gpu: &Gpu) -> Result<Option<f64>, EngineError> {
+    pub fn counters(&mut self, gpu: &Gpu, kv: &mut VramCache) -> Result<Option<DeviceCounters>, EngineError> {
         let Some(buffers) = self.buffers.as_ref().filter(|_| self.n_selections > 0) else { return Ok(None) };
-        let bytes = gpu.download(&buffers.n_scored())?;
-        let n_scored: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
-        Ok(n_scored.first().map(|n| f64::from(*n) / self.n_selections as f64))
+        let counters: Vec<u32> = bytemuck::pod_collect_to_vec(&gpu.download(&buffers.counters())?);
+        let [n_scored, n_scored_in_ram, n_selected_in_ram] = counters[..] else { return Ok(None) };
+        let now = [n_scored_in_ram, n_selected_in_ram];
+        let [pages, tokens] = [0, 1].map(|i| u64::from(now[i].wrapping_sub(self.n_moved[i])));
+        self.n_moved = now;
+        // Keys of one head of a page, and keys and values of one head of a token.
+        let of_head = kv.spec().page_bytes() / kv.spec().n_kv_head as u64;
+        kv.count_in_place(0, 0, pages * of_head / 2 + tokens * of_head / KV_PAGE_TOKENS as u64);
+        let [scored_pages, scored_in_ram, selected_in_ram] =
+            [n_scored, n_scored_in_ram, n_selected_in_ram].map(|n| f64::from(n) / self.n_selections as f64);
+        Ok(Some(DeviceCounters { scored_pages, scored_in_ram, selected_in_ram }))
     }
 }

@@ -10,28 +10,76 @@ use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
 use crate::engine::error::EngineError;
 use crate::engine::runner::executor::Executor;
 use crate::engine::runner::pass::{Pass, Row, Splits};
+use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::engine::selection::Selector;
+use crate::engine::selection::device_selection::DeviceSelection;
 use crate::engine::selection::sequence_policy::{RowSelection, SequencePolicy};
 use crate::engine::selection::step::Device;
-use crate::gpu::Gpu;
 use crate::gpu::kernels::attention_decode::{SegmentEntries, SegmentKeys};
 use crate::gpu::kernels::linear::ActivationForm;
-use crate::gpu::kernels::selection::{SegmentFrames, SelectionPlace};
+use crate::gpu::kernels::selection::{SegmentFrames, SelectionPlace, SelectionSizes};
+use crate::gpu::{Binding, Gpu};
 use crate::kv::BLOCKS_PER_PAGE;
 use crate::kv::policy::{SelectedBlock, Selection, unique};
 use crate::telemetry::KernelFamily;
 
 impl Executor {
-    /// Decides whether the GPU selects for these rows, in every layer of a step after `n_context` tokens.
-    pub(in crate::engine) fn begin_device_selection(&self, s: &mut Selector, gpu: &Gpu, n_context: usize, rows: &[Row]) {
-        let (device, n_pages) = (&mut s.device, n_context / KV_PAGE_TOKENS);
-        let holds = |layer: usize| {
-            let sizes = rows.first().and_then(|row| row.policy.as_deref()?.device_sizes(layer, n_pages));
-            let capacity = device.buffers.as_ref().map(|buffers| buffers.capacity);
-            sizes.zip(capacity).is_some_and(|(sizes, capacity)| capacity.holds(rows.len(), &sizes))
-        };
-        let fits = (0..self.model.dims.n_layer).all(holds);
+    /// Decides whether the GPU selects for these rows, in every layer of a step after `n_context` tokens, and prepares that.
+    ///
+    /// # Errors
+    /// An error of the offload tiers, out of VRAM, a lost device.
+    pub(in crate::engine) fn begin_device_selection(
+        &mut self,
+        gpu: &Gpu,
+        pacer: &mut SubmitPacer,
+        n_context: usize,
+        rows: &[Row],
+    ) -> Result<(), EngineError> {
+        let n_pages = n_context / KV_PAGE_TOKENS;
+        let policy = rows.first().and_then(|row| row.policy.as_deref());
+        let sizes: Option<Vec<SelectionSizes>> =
+            (0..self.model.dims.n_layer).map(|layer| policy?.device_sizes(layer, n_pages)).collect();
+        let is_placed = sizes.is_some() && n_pages > 0 && self.kv.prepare_places(gpu, n_pages)?;
+        if let Some(sizes) = sizes.as_ref().filter(|_| is_placed) {
+            self.promote_pages(gpu, pacer, n_pages)?;
+            self.reserve_lists(gpu, rows, n_context, sizes.iter().map(SelectionSizes::n_table).max().unwrap_or(0))?;
+        }
+        let Some(device) = self.selector.as_mut().map(|selector| &mut selector.device) else { return Ok(()) };
+        let capacity = device.buffers.as_ref().map(|buffers| buffers.capacity);
+        let fits = |sizes: &SelectionSizes| capacity.is_some_and(|capacity| capacity.holds(rows.len(), sizes));
+        let fits = is_placed && sizes.iter().flatten().all(fits);
         device.is_active = fits && device.begin_step(gpu, &self.kv, rows.len(), n_pages);
+        Ok(())
+    }
+
+    /// Returns the staging buffers of promoted pages, after the step that copied them was submitted.
+    pub(in crate::engine) fn return_promoted(&mut self) {
+        if let Some(selector) = &mut self.selector {
+            selector.device.promotion.return_submitted(&self.kv);
+        }
+    }
+
+    /// Moves often-selected pages to frames, if some pages are read in RAM.
+    fn promote_pages(&mut self, gpu: &Gpu, pacer: &mut SubmitPacer, n_pages: usize) -> Result<(), EngineError> {
+        let Executor { selector: Some(selector), kv, .. } = self else { return Ok(()) };
+        let DeviceSelection { buffers: Some(buffers), promotion, .. } = &mut selector.device else { return Ok(()) };
+        if kv.ram_segments().0.is_empty() {
+            return Ok(());
+        }
+        let frequency = (&mut selector.frequency, selector.clock);
+        promotion.begin_step(gpu, (&mut pacer.recorder, kv), buffers, frequency, n_pages)
+    }
+
+    /// Reserves splits for the lists of all segments, those in RAM included, and creates the missing bind groups.
+    fn reserve_lists(&mut self, gpu: &Gpu, rows: &[Row], n_context: usize, n_table: usize) -> Result<(), EngineError> {
+        let n_in_ram = self.kv.ram_segments().0.len();
+        if let Some(selector) = self.selector.as_ref().filter(|_| n_in_ram > 0) {
+            let n_segments = self.kv.shapes().len() + n_in_ram;
+            let splits = Splits::new(&selector.decode, rows, n_context, &vec![n_table; n_segments]);
+            self.reserve_splits(gpu, rows.len() * splits.n_splits)?;
+            self.bind_missing(gpu)?;
+        }
+        Ok(())
     }
 
     /// Attention of every row over the tokens that the GPU selects of the complete pages, and over its tail. None if the GPU
@@ -66,7 +114,20 @@ impl Executor {
         };
         let kernels = &selection.kernels;
         let pacer = &mut *device.pacer;
-        let segments: Vec<usize> = (0..self.kv.shapes().len()).filter(|i| self.kv.is_used(layer, *i)).collect();
+        let (ram_segments, _) = self.kv.ram_segments();
+        let in_pool = (0..self.kv.shapes().len()).filter(|i| self.kv.is_used(layer, *i)).map(|i| {
+            let shape = self.kv.shapes()[i];
+            (
+                SegmentFrames { first: shape.first_frame, n: shape.n_frames },
+                &bindings.scores[i][layer],
+                &bindings.decode[i][layer],
+            )
+        });
+        let in_ram = ram_segments.iter().zip(bindings.in_ram.scores.iter().zip(&bindings.in_ram.decode));
+        let in_ram = in_ram.map(|(segment, (scores, decode))| {
+            (SegmentFrames { first: segment.first_frame, n: segment.n_frames }, scores, decode)
+        });
+        let segments: Vec<(SegmentFrames, &Binding, &Binding)> = in_pool.chain(in_ram).collect();
         let n_keys = sizes.n_table();
         let mut splits = Splits::new(&s.decode, rows, n_context, &vec![n_keys; segments.len()]).tails_first();
         if self.splits.as_ref().is_none_or(|buffers| buffers.capacity < rows.len() * splits.n_splits) {
@@ -75,23 +136,21 @@ impl Executor {
         pacer.mark(KernelFamily::Attention, layer as u32);
         self.attend_tails(pacer, layer, n_context, rows, &mut splits);
         pacer.mark(KernelFamily::Evaluation, layer as u32);
-        let place = SelectionPlace { layer, n_rows: rows.len(), n_splits: splits.n_splits, n_tail: splits.n_tail() };
+        let first_in_ram = ram_segments.first().map(|segment| segment.first_frame);
+        let (n_rows, n_splits, n_tail) = (rows.len(), splits.n_splits, splits.n_tail());
+        let place = SelectionPlace { layer, n_rows, n_splits, n_tail, first_in_ram };
         s.score_pages.record(&mut pacer.recorder, &bindings.page_bounds[layer], n_pages, rows.len());
         kernels.record_candidates(&mut pacer.recorder, &bindings.selection, buffers, place, sizes);
-        for segment in &segments {
-            let shape = self.kv.shapes()[*segment];
-            let frames = SegmentFrames { first: shape.first_frame, n: shape.n_frames };
-            kernels.record_scores(&mut pacer.recorder, &bindings.scores[*segment][layer], buffers, place, sizes, frames);
+        for (frames, scores, _) in &segments {
+            kernels.record_scores(&mut pacer.recorder, scores, buffers, place, sizes, *frames);
         }
         kernels.record_list(&mut pacer.recorder, &bindings.selection, buffers, place, sizes);
         pacer.mark(KernelFamily::Attention, layer as u32);
         let frame_entries = (BLOCKS_PER_PAGE * self.model.dims.n_kv_head * KV_BLOCK_TOKENS) as u32;
-        for segment in &segments {
-            let shape = self.kv.shapes()[*segment];
-            let entries =
-                SegmentEntries { first: shape.first_frame as u32 * frame_entries, n: shape.n_frames as u32 * frame_entries };
+        for (frames, _, decode) in &segments {
+            let entries = SegmentEntries { first: frames.first as u32 * frame_entries, n: frames.n as u32 * frame_entries };
             let (keys, all) = splits.next(n_keys, n_keys);
-            s.decode.record_rows(&mut pacer.recorder, &bindings.decode[*segment][layer], SegmentKeys { entries, ..keys }, all);
+            s.decode.record_rows(&mut pacer.recorder, decode, SegmentKeys { entries, ..keys }, all);
         }
         let form = self.merge_rows(pacer, layer, &splits);
         selection.n_selections += rows.len() as u64;

@@ -23,6 +23,7 @@ mod observation_window;
 mod overlap;
 pub(in crate::engine) mod page_attention;
 pub(in crate::engine) mod page_attention_meter;
+mod promotion;
 pub(in crate::engine) mod selected_ops;
 pub(in crate::engine) mod sequence_policy;
 mod stats;
@@ -43,7 +44,7 @@ use crate::kv::policy::retention::RetainedPages;
 use crate::kv::policy::{Lookahead, PolicySpec, selection_pays};
 use crate::kv::{KvSpec, VramCache};
 use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
-use device_selection::DeviceSelection;
+use device_selection::{DeviceCounters, DeviceSelection};
 use lookahead::{LookaheadOps, Prefetched};
 use observation_window::ObservationWindow;
 use overlap::OverlapController;
@@ -245,12 +246,16 @@ impl Selector {
         &self.mass.pages
     }
 
-    /// Pages whose tokens the GPU scored, per selection of a layer for a row. None if it has not selected in this answer.
+    /// What the GPU scored and selected in this answer. None if it has not selected.
     ///
     /// # Errors
     /// A lost device.
-    pub(in crate::engine) fn scored_pages(&self, gpu: &Gpu) -> Result<Option<f64>, EngineError> {
-        self.device.scored_pages(gpu)
+    pub(in crate::engine) fn device_counters(
+        &mut self,
+        gpu: &Gpu,
+        kv: &mut VramCache,
+    ) -> Result<Option<DeviceCounters>, EngineError> {
+        self.device.counters(gpu, kv)
     }
 
     /// Number of the last decode step.

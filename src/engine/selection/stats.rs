@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::base::limits::KV_PAGE_TOKENS;
 use crate::engine::api::{MassKept, SelectionSummary};
+use crate::engine::selection::device_selection::DeviceCounters;
 use crate::kv::SelectedStream;
 use crate::kv::policy::fidelity::{Fidelity, fidelity};
 use crate::kv::policy::{PolicySpec, Selection};
@@ -18,6 +19,8 @@ pub(in crate::engine) struct DeviceCounts {
     n_tokens: u64,
     /// selections of a layer whose evaluations are not counted yet
     n_layers: u64,
+    /// selected tokens whose tiers are counted
+    n_counted: u64,
 }
 
 /// Sums over the steps of an answer.
@@ -82,11 +85,17 @@ impl SelectionStats {
         }
     }
 
-    /// Counts the tokens that the GPU scored in each of its selections, once their number is known.
-    pub fn add_scored_pages(&mut self, pages_per_selection: f64) {
-        let n_tokens = pages_per_selection * KV_PAGE_TOKENS as f64 * self.device.n_layers as f64;
+    /// Counts what the GPU scored and selected in each of its selections, once that is known. Of tokens that are read where they
+    /// are in RAM, a page's worth counts as a page.
+    pub fn add_device_counters(&mut self, counters: &DeviceCounters) {
+        let n_layers = std::mem::take(&mut self.device.n_layers) as f64;
+        let n_tokens = counters.scored_pages * KV_PAGE_TOKENS as f64 * n_layers;
         self.n_evaluations += n_tokens.round() as u64;
-        self.device.n_layers = 0;
+        let n_pages = self.device.n_selected.saturating_sub(self.device.n_counted) as f64 / KV_PAGE_TOKENS as f64;
+        let n_in_ram = counters.selected_in_ram * n_layers / KV_PAGE_TOKENS as f64;
+        self.n_pages += n_pages.round() as u64;
+        self.n_resident += (n_pages - n_in_ram).max(0.0).round() as u64;
+        self.device.n_counted = self.device.n_selected;
     }
 
     /// Records the selection of a layer of `n_pages`: `n_missing` were not in VRAM, `prefetched` were prefetched in this step.

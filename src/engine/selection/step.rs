@@ -104,9 +104,6 @@ impl Executor {
         rows: &mut [Row],
     ) -> Result<ActivationForm, EngineError> {
         let n_pages = n_context / KV_PAGE_TOKENS;
-        if layer == 0 {
-            self.begin_device_selection(s, device.gpu, n_context, rows);
-        }
         if let Some(form) = self.attend_on_device(s, device, layer, n_context, rows)? {
             return Ok(form);
         }

@@ -1,10 +1,12 @@
 //! Import of host memory: RAM of this process that the device reads in place, so that pages are transferred without a copy by the CPU.
 //!
 //! ```text
-//! region of the RAM tier ─ VK_EXT_external_memory_host, once ─► HostImport ─ copies of its pages ─► LandingBuffer (VRAM)
+//! region of the RAM tier ─ VK_EXT_external_memory_host, once ─┬► HostImport ─ copies of its pages ─► LandingBuffer (VRAM)
+//!                                                            └► ReadableRegion ─ kernels read it in place
 //! ```
 //! 1. An import keeps its region mapped. One that nothing else holds is dropped by [`HostImports::release_unused`].
 //! 2. Nothing is imported that the driver refuses; then the CPU copies the pages.
+//! 3. A [`ReadableRegion`] keeps its region mapped until everything that was submitted before its end is done.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +14,8 @@ use std::sync::Arc;
 use ash::vk;
 use wgpu::hal::api::Vulkan;
 
-use super::region::{HostRegion, HostSource};
+use super::region::{CheckedRegion, HostRegion, HostSource};
+use crate::gpu::buffer::Buffer;
 use crate::gpu::device::Gpu;
 
 /// Copy of consecutive bytes of one region.
@@ -75,7 +78,7 @@ impl HostImports {
         if let Some(import) = self.imports.get(&region.id()) {
             return Ok(import.buffer);
         }
-        let import = self.import(region.clone())?;
+        let import = self.import(region.clone(), vk::BufferUsageFlags::TRANSFER_SRC)?;
         let buffer = import.buffer;
         self.imports.insert(region.id(), import);
         Ok(buffer)
@@ -86,7 +89,7 @@ impl HostImports {
         self.imports.retain(|_, import| Arc::strong_count(&import.region) > 1);
     }
 
-    fn import(&self, region: Arc<dyn HostRegion>) -> Result<HostImport, String> {
+    fn import(&self, region: Arc<dyn HostRegion>, usage: vk::BufferUsageFlags) -> Result<HostImport, String> {
         let (start, len) = region.span();
         if !(start as usize).is_multiple_of(self.alignment) || !len.is_multiple_of(self.alignment) || len == 0 {
             return Err(format!("{len} bytes at {start:p} are not aligned to {}", self.alignment));
@@ -100,7 +103,6 @@ impl HostImports {
         }
         .map_err(|e| format!("vkGetMemoryHostPointerPropertiesEXT: {e}"))?;
         let mut external = vk::ExternalMemoryBufferCreateInfo::default().handle_types(kind);
-        let usage = vk::BufferUsageFlags::TRANSFER_SRC;
         let info = vk::BufferCreateInfo::default().size(len as u64).usage(usage).push_next(&mut external);
         let info = match self.families.as_slice() {
             [] | [_] => info.sharing_mode(vk::SharingMode::EXCLUSIVE),
@@ -139,6 +141,85 @@ impl Drop for HostImport {
             self.device.destroy_buffer(self.buffer, None);
             self.device.free_memory(self.memory, None);
         }
+    }
+}
+
+/// A region that kernels read where it is. No write to the bytes that they read may follow the submit.
+pub struct ReadableRegion {
+    buffer: Option<Buffer>,
+    region: Arc<dyn HostRegion>,
+    queue: wgpu::Queue,
+}
+
+impl ReadableRegion {
+    /// Imports a region for kernels.
+    ///
+    /// # Errors
+    /// Not Vulkan, or a refusal of the driver, as a clause.
+    fn new(gpu: &Gpu, region: Arc<dyn HostRegion>) -> Result<ReadableRegion, String> {
+        let imports = HostImports::new(gpu, &gpu.queue_families())?;
+        let usage = vk::BufferUsageFlags::TRANSFER_SRC | vk::BufferUsageFlags::STORAGE_BUFFER;
+        let mut import = imports.import(region.clone(), usage)?;
+        let size = region.span().1 as u64;
+        let usage = wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::STORAGE;
+        let descriptor = wgpu::BufferDescriptor { label: Some("RAM tier"), size, usage, mapped_at_creation: false };
+        let (handle, memory) = (std::mem::take(&mut import.buffer), std::mem::take(&mut import.memory));
+        // SAFETY: the buffer is of this device, has this size and usage, and host memory is initialized. It and its memory are
+        // wgpu's alone from here on: `import` no longer has them. `region` stays mapped as long as wgpu may use them, see `Drop`.
+        let buffer = unsafe {
+            let hal = wgpu::hal::vulkan::Buffer::from_raw_managed(handle, memory, 0, size);
+            gpu.device.create_buffer_from_hal::<Vulkan>(hal, &descriptor)
+        };
+        gpu.check().map_err(|e| e.to_string())?;
+        // It is in RAM, and the RAM tier counts it.
+        let buffer = Some(Buffer::counted(buffer, 0, gpu.host_bytes.clone()).with_size(size));
+        Ok(ReadableRegion { buffer, region, queue: gpu.queue.clone() })
+    }
+
+    /// The buffer over the region.
+    pub fn buffer(&self) -> Option<&Buffer> {
+        self.buffer.as_ref()
+    }
+
+    /// Its region.
+    pub fn region(&self) -> &Arc<dyn HostRegion> {
+        &self.region
+    }
+}
+
+impl Drop for ReadableRegion {
+    fn drop(&mut self) {
+        let kept = (self.buffer.take(), self.region.clone());
+        self.queue.on_submitted_work_done(move || drop(kept));
+    }
+}
+
+impl Gpu {
+    /// Whether kernels can read host memory where it is, checked by a first copy from it on the first call.
+    ///
+    /// # Errors
+    /// Why not, as a clause.
+    pub fn reads_host_memory(&self) -> Result<(), &str> {
+        let checked = self.host_checks.region.get_or_init(|| {
+            let region = CheckedRegion::new()?;
+            let bytes = region.bytes();
+            let readable = ReadableRegion::new(self, Arc::new(region))?;
+            let buffer = readable.buffer().ok_or("it has no buffer")?;
+            match self.download(&buffer.all()).map_err(|e| e.to_string())? == bytes {
+                true => Ok(()),
+                false => Err("a first copy from it arrived with other bytes".to_owned()),
+            }
+        });
+        checked.as_ref().copied().map_err(String::as_str)
+    }
+
+    /// A region that kernels read where it is.
+    ///
+    /// # Errors
+    /// As for [`Gpu::reads_host_memory`], or a refusal of the driver, as a clause.
+    pub fn readable_region(&self, region: Arc<dyn HostRegion>) -> Result<ReadableRegion, String> {
+        self.reads_host_memory()?;
+        ReadableRegion::new(self, region)
     }
 }
 

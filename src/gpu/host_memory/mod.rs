@@ -32,14 +32,14 @@ mod transfer_queue;
 mod unavailable;
 #[cfg(not(any(target_os = "linux", windows)))]
 mod unavailable_queue;
+#[cfg(not(any(target_os = "linux", windows)))]
+mod unavailable_region;
 
 use super::device::Gpu;
 use super::error::GpuError;
 pub use region::{HostRegion, HostSource};
 #[cfg(any(target_os = "linux", windows))]
-pub use transfer_queue::TransferQueue;
-#[cfg(not(any(target_os = "linux", windows)))]
-pub use unavailable::TransferQueue;
+pub use {import::ReadableRegion, transfer_queue::TransferQueue};
 #[cfg(any(target_os = "linux", windows))]
 pub(super) use {
     memory::HostMemory,
@@ -47,6 +47,8 @@ pub(super) use {
     queue_selection::QueueSlot,
     transfer_queue::LandingBuffer,
 };
+#[cfg(not(any(target_os = "linux", windows)))]
+pub use {unavailable::TransferQueue, unavailable_region::ReadableRegion};
 #[cfg(not(any(target_os = "linux", windows)))]
 pub(super) use {
     unavailable::{HostMemory, LandingBuffer},
@@ -62,7 +64,7 @@ impl Gpu {
     /// # Errors
     /// Why not, as a clause.
     pub fn host_memory(&self) -> Result<(), &str> {
-        let checked = self.host_memory.get_or_init(|| match self.overrides().no_host_memory {
+        let checked = self.host_checks.memory.get_or_init(|| match self.overrides().no_host_memory {
             true => Err("it is switched off".to_owned()),
             false => check_host_memory(self),
         });
@@ -76,7 +78,7 @@ impl Gpu {
     pub fn has_transfer_queue(&self) -> Result<(), &str> {
         self.host_memory()?;
         let slot = self.queue_slot.as_ref().map_err(String::as_str)?;
-        let checked = self.queue_check.get_or_init(|| check_transfer_queue(self, slot));
+        let checked = self.host_checks.queue.get_or_init(|| check_transfer_queue(self, slot));
         checked.as_ref().copied().map_err(String::as_str)
     }
 
@@ -87,7 +89,7 @@ impl Gpu {
     /// Why not, as a clause.
     pub fn imports_host_memory(&self) -> Result<(), &str> {
         self.has_transfer_queue()?;
-        self.import_check.get().map_or(Err("it was not tried"), |checked| checked.as_ref().copied().map_err(String::as_str))
+        self.host_checks.import.get().map_or(Err("it was not tried"), |checked| checked.as_ref().copied().map_err(String::as_str))
     }
 
     /// The queue for copies, for one owner at a time.
@@ -104,8 +106,16 @@ impl Gpu {
         self.queue_slot.as_ref().map(QueueSlot::families).unwrap_or_default()
     }
 
-    /// The way of uploads, for `doctor`: a sentence.
+    /// The way of uploads, for `doctor`: one or two sentences.
     pub fn upload_explanation(&self) -> String {
+        let uploads = self.upload_way();
+        match self.reads_host_memory() {
+            Ok(()) => format!("{uploads} Kernels read pages of the RAM tier where they are."),
+            Err(_) => uploads,
+        }
+    }
+
+    fn upload_way(&self) -> String {
         if let Err(reason) = self.host_memory() {
             return format!(
                 "Uploads are written to buffers that the driver maps: there is no host memory to copy from, because {reason}."
@@ -141,7 +151,7 @@ fn check_transfer_queue(gpu: &Gpu, slot: &QueueSlot) -> Result<(), String> {
     gpu.wait_idle().map_err(|e| e.to_string())?;
     let mut queue = TransferQueue::new(gpu, slot)?;
     check_copies(gpu, &memory, landing.buffer(), || queue.copy(&memory, &landing, CHECKED_BYTES).map_err(|e| e.to_string()))?;
-    gpu.import_check.get_or_init(|| queue.check_import(gpu, slot, &landing));
+    gpu.host_checks.import.get_or_init(|| queue.check_import(gpu, slot, &landing));
     Ok(())
 }
 

@@ -118,7 +118,7 @@ impl TransferQueue {
             imports: None,
             device: gpu.device.clone(),
         };
-        if gpu.import_check.get() == Some(&Ok(())) {
+        if gpu.host_checks.import.get() == Some(&Ok(())) {
             transfer.imports = HostImports::new(gpu, &slot.families()).ok().map(Box::new);
         }
         let info = vk::CommandBufferAllocateInfo::default().command_pool(transfer.pool).command_buffer_count(1);
@@ -349,7 +349,7 @@ mod tests {
         let Some(gpu) = gpu_with(test, FeatureOverrides { host_import: true, ..FeatureOverrides::default() }) else { return };
         let slot = shared();
         assert_eq!(super::super::check_transfer_queue(&gpu, &slot), Ok(()));
-        let checked = gpu.import_check.get().cloned().unwrap();
+        let checked = gpu.host_checks.import.get().cloned().unwrap();
         let mut queue = TransferQueue::new(&gpu, &slot).unwrap();
         assert_eq!(queue.imports(), checked.is_ok());
         if let Err(reason) = checked {

@@ -208,6 +208,7 @@ pub fn selection_costs(gpu: &Gpu) -> Result<Option<SelectionCosts>, GpuError> {
             n_sink: 1,
             n_recent: 1,
             n_candidates: [4 * n_read; 2],
+            n_offloaded: n_read,
             n_wanted: n_read * KV_PAGE_TOKENS,
             least: 0.0,
         };
@@ -235,7 +236,7 @@ fn select_tokens(gpu: &Gpu, heads: (usize, usize, usize), sizes: SelectionSizes)
     let states = zeros(gpu, 8 * n_head as u64)?;
     let page_bounds = bounds.bind(gpu, [&q, &abstracts, &b.bounds])?;
     let (bindings, scores) = (op.bind(gpu, &b, &states)?, op.bind_scores(gpu, &b, [&q, &kv])?);
-    let place = SelectionPlace { layer: 0, n_rows: 1, n_splits: 1, n_tail: 1 };
+    let place = SelectionPlace { layer: 0, n_rows: 1, n_splits: 1, n_tail: 1, first_in_ram: None };
     fastest(gpu, |recorder| {
         for _ in 0..SHORT_KERNELS {
             bounds.record(recorder, &page_bounds, n_pages, 1);

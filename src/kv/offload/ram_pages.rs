@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::kv::offload::page::{PageBytes, Retention};
@@ -31,9 +32,18 @@ pub(super) struct RamPages {
 #[derive(Debug, Clone, Default)]
 pub struct RamPagesView {
     slabs: Arc<Mutex<HashMap<PageId, Arc<Slab>>>>,
+    /// changes after every change of the pages
+    version: Arc<AtomicU64>,
+    /// room for pages
+    n_slots: u64,
 }
 
 impl RamPages {
+    /// No pages, with room for `n_slots`.
+    pub fn new(n_slots: u64) -> RamPages {
+        RamPages { view: RamPagesView { n_slots, ..RamPagesView::default() }, ..RamPages::default() }
+    }
+
     /// The shared view.
     pub fn view(&self) -> RamPagesView {
         self.view.clone()
@@ -42,13 +52,13 @@ impl RamPages {
     /// Adds a page, or replaces its copy.
     pub fn insert(&mut self, page: PageId, slab: Slab, retention: Retention) {
         let slab = Arc::new(slab);
-        self.view.lock().insert(page, Arc::clone(&slab));
+        self.view.change(|slabs| slabs.insert(page, Arc::clone(&slab)));
         self.pages.insert(page, RamPage { slab, retention });
     }
 
     /// Removes a page. False if it was not resident.
     pub fn remove(&mut self, page: PageId) -> bool {
-        self.view.lock().remove(&page);
+        self.view.change(|slabs| slabs.remove(&page));
         self.pages.remove(&page).is_some()
     }
 
@@ -59,7 +69,7 @@ impl RamPages {
 
     /// Removes all pages for which `stays` is false.
     pub fn retain(&mut self, stays: impl Fn(&PageId) -> bool) {
-        self.view.lock().retain(|page, _| stays(page));
+        self.view.change(|slabs| slabs.retain(|page, _| stays(page)));
         self.pages.retain(|page, _| stays(page));
     }
 }
@@ -75,6 +85,34 @@ impl Deref for RamPages {
 impl RamPagesView {
     fn lock(&self) -> MutexGuard<'_, HashMap<PageId, Arc<Slab>>> {
         self.slabs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut HashMap<PageId, Arc<Slab>>) -> T) {
+        change(&mut self.lock());
+        self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// A number that changes after every change of the resident pages.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Number of pages for which there is still room.
+    pub fn n_free(&self) -> u64 {
+        self.n_slots.saturating_sub(self.lock().len() as u64)
+    }
+
+    /// True if all of these pages are resident.
+    pub fn has_all(&self, mut pages: impl Iterator<Item = PageId>) -> bool {
+        let slabs = self.lock();
+        pages.all(|page| slabs.contains_key(&page))
+    }
+
+    /// Each of the first `n_pages` of a layer with `page_bytes` bytes, if it is resident.
+    pub fn of_layer(&self, layer: u32, n_pages: u32, page_bytes: usize) -> Vec<Option<PageBytes>> {
+        let slabs = self.lock();
+        let bytes = |slab: &Arc<Slab>| PageBytes { slab: Arc::clone(slab), offset: 0, len: page_bytes };
+        (0..n_pages).map(|group| slabs.get(&PageId::kv(layer, group)).map(bytes)).collect()
     }
 
     /// Those of `pages` that are resident, in order, with `page_bytes` bytes each.

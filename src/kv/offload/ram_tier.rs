@@ -38,9 +38,9 @@ impl RamTier {
     pub fn new(split: RamSplit) -> RamTier {
         RamTier {
             split,
-            resident_pool: SlabPool::new(split.resident_budget()),
+            resident_pool: SlabPool::with_few_regions(split.resident_budget()),
             read_ahead_pool: SlabPool::new(split.read_ahead_budget()),
-            pages: RamPages::default(),
+            pages: RamPages::new(split.n_slots),
             copies: BTreeSet::new(),
             pinned: HashSet::new(),
             peak_bytes: 0,

@@ -7,6 +7,7 @@
 //! 2. A range of a region belongs to one [`Slab`] at a time, and returns to the pool only when that slab is dropped.
 //! 3. A slab keeps its region mapped, even after its pool is dropped.
 //! 4. A region serves one slab size. An unused region may change its size, so that sizes cannot starve each other.
+//! 5. A pool whose regions a device reads has few of them: each is as large as all before it, within limits.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +24,8 @@ use crate::kv::store::format::ALIGN_BYTES;
 const REGION_BYTES: u64 = 4 << 20;
 /// Approximate maximum of regions per pool; the search for a free slab is linear.
 const MAX_REGIONS: u64 = 256;
+/// Maximum size of a region that is as large as all before it: what devices bind as one buffer.
+const MAX_DOUBLED_BYTES: u64 = 1 << 30;
 /// Size of a huge page. Disk reads into regions of huge pages only are half again as fast.
 pub(in crate::kv) const HUGE_BYTES: u64 = 2 << 20;
 /// A region of huge pages may waste at most one part in this many at its end.
@@ -94,6 +97,8 @@ struct PoolState {
     budget_bytes: u64,
     mapped_bytes: u64,
     peak_bytes: u64,
+    /// a new region is as large as all before it
+    doubles: bool,
 }
 
 #[derive(Debug)]
@@ -130,7 +135,15 @@ pub struct PoolUse {
 impl SlabPool {
     /// A pool that maps at most `budget` bytes.
     pub fn new(budget: Bytes) -> Self {
-        let state = PoolState { budget_bytes: budget.0, ..PoolState::default() };
+        SlabPool::of(PoolState { budget_bytes: budget.0, ..PoolState::default() })
+    }
+
+    /// The same with few regions, for a device that reads them in place.
+    pub fn with_few_regions(budget: Bytes) -> Self {
+        SlabPool::of(PoolState { budget_bytes: budget.0, doubles: true, ..PoolState::default() })
+    }
+
+    fn of(state: PoolState) -> Self {
         SlabPool { shared: Arc::new(Shared { state: Mutex::new(state) }) }
     }
 
@@ -200,7 +213,9 @@ impl PoolState {
         if slab_bytes > room {
             return Err(over_budget);
         }
-        let len = region_len(slab_bytes, self.budget_bytes, room);
+        let doubled = if self.doubles { self.mapped_bytes.min(MAX_DOUBLED_BYTES) } else { 0 };
+        let target = REGION_BYTES.max(self.budget_bytes / MAX_REGIONS).max(doubled);
+        let len = region_len(slab_bytes, usize::try_from(target).unwrap_or(slab_bytes), room);
         let region = Region::map(len).map_err(|_| over_budget)?;
         self.mapped_bytes += len as u64;
         self.peak_bytes = self.peak_bytes.max(self.mapped_bytes);
@@ -223,9 +238,8 @@ impl PoolState {
     }
 }
 
-/// Size of a new region for at least one slab of this size. A multiple of a huge page if that wastes little.
-fn region_len(slab_bytes: usize, budget_bytes: u64, room: usize) -> usize {
-    let target = usize::try_from(REGION_BYTES.max(budget_bytes / MAX_REGIONS)).unwrap_or(slab_bytes);
+/// Size of a new region of about `target` bytes for at least one slab of this size. A multiple of a huge page if that wastes little.
+fn region_len(slab_bytes: usize, target: usize, room: usize) -> usize {
     let huge = target.next_multiple_of(HUGE).min(room / HUGE * HUGE);
     if huge >= slab_bytes && huge % slab_bytes <= huge / LEAST_REST {
         return huge;
@@ -328,6 +342,19 @@ mod tests {
         drop(small);
         let big = pool.take(1 << 20).unwrap();
         assert_eq!((big.len(), pool.usage().mapped), (1 << 20, Bytes(1 << 20)));
+    }
+
+    #[test]
+    fn pool_with_few_regions_doubles_within_its_budget() {
+        let n_regions = |pool: SlabPool| {
+            let slabs: Vec<Slab> = std::iter::from_fn(|| pool.take(32 << 10).ok()).collect();
+            assert_eq!(slabs.len(), (100 << 20) / (32 << 10), "the budget is used up");
+            let ids: std::collections::BTreeSet<u64> = slabs.iter().map(|slab| slab.region().id()).collect();
+            assert!(pool.usage().peak <= Bytes(100 << 20));
+            ids.len()
+        };
+        assert_eq!(n_regions(SlabPool::new(Bytes(100 << 20))), 25);
+        assert_eq!(n_regions(SlabPool::with_few_regions(Bytes(100 << 20))), 6, "4, 4, 8, 16, 32 and 36 MiB");
     }
 
     #[test]

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use crate::gpu::{StagingBuffer, TransferQueue};
-use crate::kv::bandwidth_limit::BandwidthLimit;
+use crate::kv::bandwidth_limit::SharedLimit;
 use crate::kv::error::KvError;
 use crate::kv::occupancy::TierOccupancy;
 use crate::kv::offload::OffloadTiers;
@@ -53,6 +53,7 @@ pub struct Transfer {
     to: Sender<Message>,
     from: Receiver<TransferEvent>,
     report: Arc<Mutex<OffloadReport>>,
+    link: SharedLimit,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -65,6 +66,7 @@ impl Transfer {
         let (to, messages) = unbounded();
         let (events, from) = unbounded();
         let report = Arc::new(Mutex::new(OffloadReport::default()));
+        let link = SharedLimit::new(pcie);
         let worker = TransferWorker {
             messages,
             events,
@@ -79,18 +81,23 @@ impl Transfer {
             plan: Arc::new(TransferPlan::default()),
             epoch: 0,
             next: 0,
-            link: BandwidthLimit::new(pcie),
+            link: link.clone(),
             lane: hub.lane("transfer"),
             report: report.clone(),
             reported_at: Instant::now(),
         };
         let thread = std::thread::Builder::new().name("strata-transfer".into()).spawn(move || worker.run())?;
-        Ok(Transfer { to, from, report, thread: Some(thread) })
+        Ok(Transfer { to, from, report, link, thread: Some(thread) })
     }
 
     fn send(&self, message: Message) {
         // The thread ends only with this handle. If it were gone, the next wait would fail.
         let _ = self.to.send(message);
+    }
+
+    /// Simulated limit of the link.
+    pub(in crate::kv) fn link(&self) -> &SharedLimit {
+        &self.link
     }
 
     /// Opens offload tiers for the context. No tiers may be open.

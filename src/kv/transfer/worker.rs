@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::gpu::{HostSource, StagingBuffer, TransferQueue, is_divided};
-use crate::kv::bandwidth_limit::BandwidthLimit;
+use crate::kv::bandwidth_limit::SharedLimit;
 use crate::kv::error::KvError;
 use crate::kv::offload::{OffloadError, OffloadTiers, PageBytes, PageLocation, Retention};
 use crate::kv::policy::leoam::abstracts::abstract_of;
@@ -46,7 +46,8 @@ pub(super) struct TransferWorker {
     pub epoch: u64,
     /// next batch of the plan
     pub next: usize,
-    pub link: BandwidthLimit,
+    /// simulated limit, which the engine thread shares
+    pub link: SharedLimit,
     pub lane: EventLane,
     pub report: Arc<Mutex<OffloadReport>>,
     pub reported_at: Instant,
@@ -230,11 +231,9 @@ impl TransferWorker {
             }
         };
         let n_bytes = batch.groups.len() as u64 * batch.page_bytes(&self.spec);
-        let arrives_at = self.link.delay_for(Instant::now(), n_bytes);
         let wait_began_ns = telemetry::now();
-        if let Some(remaining) = arrives_at.checked_duration_since(Instant::now()).filter(|remaining| !remaining.is_zero()) {
-            std::thread::sleep(remaining);
-            transferring += remaining;
+        if let Some(waited) = self.link.wait_for(n_bytes) {
+            transferring += waited;
             self.lane.span(EventKind::Wait { cause: WaitCause::LinkLimit }, wait_began_ns);
         }
         self.next += 1;

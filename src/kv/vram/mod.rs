@@ -13,11 +13,14 @@
 
 mod batch_reserve;
 mod frame_pool;
+mod in_place;
 mod int4_transfer;
 mod occupancy;
 mod offload_link;
 mod offload_state;
 mod page_stream;
+mod promotion;
+mod ram_places;
 mod seal;
 mod selected;
 mod staging;
@@ -26,6 +29,8 @@ mod stream;
 pub use frame_pool::PagedBuffer;
 pub use int4_transfer::CodecRates;
 pub use page_stream::StreamCost;
+pub use promotion::PageSwap;
+pub use ram_places::{RamRun, RamSegment};
 pub use selected::{BlockTable, RamKeys, SelectedStream};
 
 use crate::base::limits::KV_PAGE_TOKENS;

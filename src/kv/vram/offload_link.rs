@@ -54,6 +54,7 @@ impl VramCache {
         if self.has_offload() {
             // Pages that a lost GPU cannot return are recomputed.
             let _ = self.drain_readbacks(gpu);
+            let _ = self.release_places(gpu);
             io = self.offload.close();
         }
         self.offload.clear();
@@ -90,7 +91,7 @@ impl VramCache {
         Ok(flushed)
     }
 
-    fn drain_readbacks(&mut self, gpu: &Gpu) -> Result<(), KvError> {
+    pub(super) fn drain_readbacks(&mut self, gpu: &Gpu) -> Result<(), KvError> {
         while self.staging.as_ref().is_some_and(|s| s.free_readbacks.len() < s.readbacks.len()) {
             self.receive(gpu, TIMEOUT)?;
         }

@@ -6,10 +6,12 @@ use crate::base::limits::KV_PAGE_TOKENS;
 use crate::kv::offload::{OffloadTiers, RamPagesView};
 use crate::kv::store::Io;
 use crate::kv::transfer::Transfer;
+use crate::kv::vram::ram_places::RamPlaces;
 
 /// The offload tiers, as the engine thread sees them.
 pub(super) struct OffloadState {
     pub transfer: Transfer,
+    pub ram_places: RamPlaces,
     is_open: bool,
     /// view of the RAM-resident pages
     ram_pages: RamPagesView,
@@ -24,8 +26,8 @@ pub(super) struct OffloadState {
 impl OffloadState {
     /// No tiers are open.
     pub fn new(transfer: Transfer) -> OffloadState {
-        let (is_open, ram_pages) = (false, RamPagesView::default());
-        OffloadState { transfer, is_open, ram_pages, n_tokens: 0, n_document_tokens: 0, durable_groups: 0 }
+        let (is_open, ram_pages, ram_places) = (false, RamPagesView::default(), RamPlaces::default());
+        OffloadState { transfer, ram_places, is_open, ram_pages, n_tokens: 0, n_document_tokens: 0, durable_groups: 0 }
     }
 
     /// True if tiers are open.

@@ -221,16 +221,6 @@ impl VramCache {
         (0..n_pages).all(|page| self.is_resident(layer, page))
     }
 
-    /// A number that changes whenever a page gets or loses a frame.
-    pub fn frames_version(&self) -> u64 {
-        self.residency.version()
-    }
-
-    /// Frames of the first `n_pages` of a layer, counted over all segments. None if a page has none.
-    pub fn frames(&self, layer: usize, n_pages: usize) -> Option<Vec<u32>> {
-        (0..n_pages as u32).map(|page| self.residency.frame(layer, page)).collect()
-    }
-
     /// True if a pool segment has pages of a layer.
     pub fn is_used(&self, layer: usize, segment_idx: usize) -> bool {
         let shape = self.shapes()[segment_idx];
@@ -262,12 +252,12 @@ impl VramCache {
         self.stream.batches.len()
     }
 
-    fn batches(&self, layer: usize, groups: &[u32]) -> Vec<TransferBatch> {
+    pub(super) fn batches(&self, layer: usize, groups: &[u32]) -> Vec<TransferBatch> {
         let batch = |groups: &[u32]| TransferBatch { layer: layer as u32, groups: groups.to_vec(), is_compressed: false };
         groups.chunks(self.plan.slot_pages).map(batch).collect()
     }
 
-    fn replace_stream(&mut self, batches: Vec<TransferBatch>, read_ahead: Vec<PageId>) {
+    pub(super) fn replace_stream(&mut self, batches: Vec<TransferBatch>, read_ahead: Vec<PageId>) {
         let is_empty = batches.is_empty() && read_ahead.is_empty() && self.stream.next >= self.stream.batches.len();
         self.stream.batches = batches;
         self.stream.next = 0;

@@ -192,6 +192,11 @@ impl AttentionDecode {
         self.variant.kernel.max_splits(self.shape, n_keys)
     }
 
+    /// True if each key is read once for all query heads of its group.
+    pub fn reads_once(&self) -> bool {
+        self.shape.group <= self.variant.kernel.heads_per_workgroup(self.shape)
+    }
+
     /// Bytes of the accumulators of `n_splits` splits.
     pub fn acc_bytes(&self, n_splits: usize) -> u64 {
         (self.n_head * n_splits * self.shape.head_dim * 4) as u64

@@ -6,6 +6,8 @@ use crate::gpu::{Gpu, GpuError, Slice};
 
 /// Bins of each level of the radix selection.
 const BINS: usize = 2048;
+/// Counters before those of the pages.
+const N_COUNTERS: usize = 3;
 /// Bound slack that is not known.
 const UNKNOWN: f32 = 3.0e38;
 
@@ -64,7 +66,7 @@ impl SelectionCapacity {
             n_layers * n_pages,
             lists * n_table,
             2 * n_layers * heads,
-            n_layers * lists + 1,
+            2 * n_layers * lists + N_COUNTERS + n_layers * n_pages,
             lists * n_pages,
             lists * (1 + n_listed),
             lists * BINS,
@@ -99,7 +101,7 @@ impl SelectionBuffers {
             scores: buffer(9)?,
             keys: buffer(10)?,
             counts: buffer(11)?,
-            counter_at: capacity.n_layers * capacity.n_rows * n_kv_head,
+            counter_at: 2 * capacity.n_layers * capacity.n_rows * n_kv_head,
         })
     }
 
@@ -126,8 +128,16 @@ impl SelectionBuffers {
         self.pages.clone()
     }
 
-    /// Number u32 of pages whose tokens were scored since the last reset, over KV heads, rows and layers.
-    pub fn n_scored(&self) -> Slice {
-        self.state.buffer.slice(self.state.offset + 4 * self.counter_at as u64, 4)
+    /// Counters u32 `[3]` since the last reset, over KV heads, rows and layers: pages whose tokens were scored, those of them in
+    /// RAM, and selected tokens in RAM.
+    pub fn counters(&self) -> Slice {
+        self.state.buffer.slice(self.state.offset + 4 * self.counter_at as u64, 4 * N_COUNTERS as u64)
+    }
+
+    /// Tokens u32 `[L, P]` that were selected of each page since the last reset, over KV heads and rows, in steps that read pages
+    /// in RAM.
+    pub fn uses(&self) -> Slice {
+        let at = self.state.offset + 4 * (self.counter_at + N_COUNTERS) as u64;
+        self.state.buffer.slice(at, 4 * (self.capacity.n_layers * self.capacity.n_pages) as u64)
     }
 }

@@ -27,6 +27,8 @@ const MAX_HEADS_PER_WORKGROUP: usize = 4;
 const LANE_ELEMENTS: usize = 16;
 /// Maximum lanes that share a key (bounds workgroup memory).
 const MAX_TOKEN_LANES: usize = 8;
+/// No frame.
+const NONE: u32 = u32::MAX;
 /// Listed pages of a workgroup that weights tokens.
 const TILE_PAGES: usize = 4;
 
@@ -54,6 +56,8 @@ pub struct SelectionPlace {
     pub n_splits: usize,
     /// splits of the tail
     pub n_tail: usize,
+    /// frame from which pages are in RAM; None if none are
+    pub first_in_ram: Option<usize>,
 }
 
 /// Frames of one segment of the pool.
@@ -82,7 +86,10 @@ struct CandidateParams {
     group: u32,
     first_head: u32,
     first_list: u32,
+    frames_at: u32,
     counter_at: u32,
+    first_in_ram: u32,
+    n_offloaded: u32,
     n_sink: u32,
     n_recent: u32,
     n_min: u32,
@@ -147,6 +154,13 @@ struct ListParams {
     n_always: u32,
     n_kv_head: u32,
     frames_at: u32,
+    counter_at: u32,
+    first_in_ram: u32,
+}
+
+/// Frames of the layer, in those of all layers.
+fn frames_at(b: &SelectionBuffers, place: SelectionPlace) -> u32 {
+    (place.layer * b.capacity.n_pages) as u32
 }
 
 fn key(name: &'static str) -> KernelKey {
@@ -208,15 +222,16 @@ impl TokenSelection {
     /// # Errors
     /// Buffers that the GPU refuses to bind.
     pub fn bind(&self, gpu: &Gpu, b: &SelectionBuffers, states: &Slice) -> Result<SelectionBindings, GpuError> {
-        let candidates = [&b.bounds, &b.heads, &b.state, &b.page_keys, &b.pages, &b.upper_bits, &b.lower_bits];
+        let candidates = [&b.bounds, &b.heads, &b.state, &b.page_keys, &b.pages, &b.upper_bits, &b.lower_bits, &b.frames];
         let weights = [&b.scores, &b.bounds, &b.heads, &b.state, &b.pages, &b.keys, &b.upper_bits];
+        let list = [&b.keys, &b.pages, &b.upper_bits, &b.lower_bits, &b.counts, &b.frames, &b.table, &b.state];
         Ok(SelectionBindings {
             candidates: gpu.bind(&self.candidates, &candidates)?,
             totals: gpu.bind(&self.totals, &[&b.scores, states, &b.pages, &b.heads])?,
             weights: gpu.bind(&self.weights, &weights)?,
             histogram: gpu.bind(&self.histogram, &[&b.keys, &b.pages, &b.upper_bits, &b.lower_bits])?,
             counts: gpu.bind(&self.counts, &[&b.keys, &b.pages, &b.upper_bits, &b.lower_bits, &b.counts])?,
-            list: gpu.bind(&self.list, &[&b.keys, &b.pages, &b.upper_bits, &b.lower_bits, &b.counts, &b.frames, &b.table])?,
+            list: gpu.bind(&self.list, &list)?,
         })
     }
 
@@ -243,7 +258,10 @@ impl TokenSelection {
             group: self.group() as u32,
             first_head,
             first_list,
+            frames_at: frames_at(b, place),
             counter_at: b.counter_at as u32,
+            first_in_ram: place.first_in_ram.map_or(NONE, |first| first as u32),
+            n_offloaded: place.first_in_ram.map_or(0, |_| sizes.n_offloaded.max(1) as u32),
             n_sink: sizes.n_sink as u32,
             n_recent: sizes.n_recent as u32,
             n_min: sizes.n_candidates[0] as u32,
@@ -267,7 +285,7 @@ impl TokenSelection {
             n_listed: sizes.n_listed() as u32,
             n_lists: self.n_lists(place),
             group: self.group() as u32,
-            frames_at: (place.layer * b.capacity.n_pages) as u32,
+            frames_at: frames_at(b, place),
             first_frame: segment.first as u32,
             n_frames: segment.n as u32,
         };
@@ -310,7 +328,9 @@ impl TokenSelection {
             n_tiles,
             n_always: sizes.n_always() as u32,
             n_kv_head: self.n_kv_head as u32,
-            frames_at: (place.layer * b.capacity.n_pages) as u32,
+            frames_at: frames_at(b, place),
+            counter_at: b.counter_at as u32,
+            first_in_ram: place.first_in_ram.map_or(NONE, |first| first as u32),
         };
         recorder.dispatch(&self.list, &bindings.list, &params, grid);
     }

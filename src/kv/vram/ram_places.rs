@@ -1,0 +1,223 @@
+//! RAM places: pages in RAM that kernels read where they are, and the regions of the RAM tier that have them.
+//!
+//! ```text
+//! frames of the pool: 0 .. │ region │ region │ ... one numbering of frames; a region is a segment of all layers
+//! ```
+//! Invariant: the slabs of all places stay in use, so that what a submitted step reads does not move.
+
+use std::sync::Arc;
+
+use crate::gpu::{Gpu, GpuError, HostRegion, ReadableRegion, Slice};
+use crate::kv::layout::BINDING_ALIGN_BYTES;
+use crate::kv::offload::PageBytes;
+use crate::kv::spec::{BLOCKS_PER_PAGE, KvSpec};
+
+/// A region of the RAM tier as frames.
+pub struct RamSegment {
+    region: ReadableRegion,
+    /// its bytes
+    pub pages: Slice,
+    /// first frame, after those of the pool
+    pub first_frame: usize,
+    /// number of frames
+    pub n_frames: usize,
+}
+
+/// Pages of a layer in one region, for attention over everything.
+pub struct RamRun {
+    /// index of the region
+    pub segment: usize,
+    /// block table u32 `[G, 4 n_pages]`
+    pub table: Slice,
+    /// number of pages
+    pub n_pages: usize,
+}
+
+/// Runs of all layers, while neither frames nor places change.
+#[derive(Default)]
+struct RamRuns {
+    /// by layer
+    layers: Vec<Vec<RamRun>>,
+    /// version of the frames and of the places; None: there are none
+    of: Option<(u64, (u64, usize))>,
+    /// changes with the runs
+    version: u64,
+}
+
+/// Places of the pages of a context.
+#[derive(Default)]
+pub(super) struct RamPlaces {
+    segments: Vec<RamSegment>,
+    /// changes with the segments
+    version: u64,
+    /// keeps the slabs of all places in use
+    slabs: Vec<PageBytes>,
+    /// by layer, then page: frame in a region; None if the page is not in RAM
+    frames: Vec<Vec<Option<u32>>>,
+    /// version of the RAM tier, and number of pages; None: nothing is read in place
+    of: Option<(u64, usize)>,
+    runs: RamRuns,
+    /// whether all pages can be read, as of these versions of the frames and of the RAM tier, and number of pages
+    known: Option<(PlacesKey, bool)>,
+}
+
+/// Versions of the frames and of the RAM tier, and number of pages.
+type PlacesKey = (u64, Option<u64>, usize);
+
+/// Region of a page, by index, and its frame there.
+type Place = (usize, usize);
+
+impl RamPlaces {
+    /// No places, after those of `before`.
+    pub fn none_after(before: &RamPlaces) -> RamPlaces {
+        let runs = RamRuns { version: before.runs.version + 1, ..RamRuns::default() };
+        RamPlaces { version: before.version + 1, runs, ..RamPlaces::default() }
+    }
+
+    /// True if there are places of this version and number of pages.
+    pub fn are_of(&self, of: (u64, usize)) -> bool {
+        self.of == Some(of)
+    }
+
+    /// Whether all pages can be read, if that is known.
+    pub fn known(&self, now: PlacesKey) -> Option<bool> {
+        self.known.filter(|(of, _)| *of == now).map(|(_, are_readable)| are_readable)
+    }
+
+    /// Remembers whether all pages can be read.
+    pub fn set_known(&mut self, now: PlacesKey, are_readable: bool) {
+        self.known = Some((now, are_readable));
+    }
+
+    /// True if there is anything to give up.
+    pub fn is_any(&self) -> bool {
+        self.of.is_some() || !self.segments.is_empty()
+    }
+
+    /// Version of the RAM tier, and number of pages. None if nothing is read in place.
+    pub fn version(&self) -> Option<(u64, usize)> {
+        self.of
+    }
+
+    /// The regions, and a number that changes with them.
+    pub fn segments(&self) -> (&[RamSegment], u64) {
+        (&self.segments, self.version)
+    }
+
+    /// Frame of a page of a layer.
+    pub fn frame(&self, layer: usize, page: usize) -> Option<u32> {
+        self.frames.get(layer).filter(|_| self.of.is_some())?.get(page).copied().flatten()
+    }
+
+    /// Takes the slabs of these pages, by layer, of `page_bytes` each; `of` is their version. Frames begin with `first_frame`.
+    ///
+    /// # Errors
+    /// A region that the device cannot read, as a clause. Then there are no places.
+    pub fn replace(
+        &mut self,
+        gpu: &Gpu,
+        pages: Vec<Vec<Option<PageBytes>>>,
+        (page_bytes, first_frame): (usize, usize),
+        of: (u64, usize),
+    ) -> Result<(), String> {
+        self.of = None;
+        let mut regions: Vec<Arc<dyn HostRegion>> = Vec::new();
+        let mut place = |page: &PageBytes| -> Result<Place, String> {
+            let source = page.source();
+            if !source.offset.is_multiple_of(page_bytes) {
+                return Err(format!("a page begins at byte {}", source.offset));
+            }
+            let found = regions.iter().position(|region| region.id() == source.region.id());
+            let index = found.unwrap_or(regions.len());
+            if found.is_none() {
+                regions.push(source.region);
+            }
+            Ok((index, source.offset / page_bytes))
+        };
+        let mut places: Vec<Vec<Option<Place>>> = Vec::new();
+        for of_layer in &pages {
+            places.push(of_layer.iter().map(|page| page.as_ref().map(&mut place).transpose()).collect::<Result<_, _>>()?);
+        }
+        self.set_regions(gpu, regions, (page_bytes, first_frame))?;
+        let first = |index: usize| self.segments.get(index).map_or(0, |segment| segment.first_frame);
+        let frame = |place: Option<Place>| place.map(|(index, frame)| (first(index) + frame) as u32);
+        self.frames = places.into_iter().map(|places| places.into_iter().map(frame).collect()).collect();
+        self.slabs = pages.into_iter().flatten().flatten().collect();
+        self.of = Some(of);
+        Ok(())
+    }
+
+    /// True if there are runs for the frames of this version.
+    pub fn has_runs(&self, of_frames: u64) -> bool {
+        self.of.is_some() && self.runs.of == self.of.map(|of| (of_frames, of))
+    }
+
+    /// Makes a run of the pages of each layer in each region, of those for which `is_read(layer, page)` is true.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost GPU.
+    pub fn make_runs(
+        &mut self,
+        gpu: &Gpu,
+        spec: &KvSpec,
+        of_frames: u64,
+        is_read: impl Fn(usize, u32) -> bool,
+    ) -> Result<(), GpuError> {
+        let (mut tables, mut places) = (Vec::new(), Vec::new());
+        for (layer, frames) in self.frames.iter().enumerate() {
+            let read = frames.iter().enumerate().filter(|(page, _)| is_read(layer, *page as u32));
+            let read: Vec<usize> = read.filter_map(|(_, frame)| Some((*frame)? as usize)).collect();
+            for (segment, RamSegment { first_frame, n_frames, .. }) in self.segments.iter().enumerate() {
+                let here = read.iter().filter_map(|frame| frame.checked_sub(*first_frame).filter(|frame| frame < n_frames));
+                let here: Vec<usize> = here.collect();
+                if !here.is_empty() {
+                    tables.resize(tables.len().next_multiple_of(BINDING_ALIGN_BYTES as usize / size_of::<u32>()), 0);
+                    places.push((layer, segment, here.len(), tables.len()));
+                    tables.extend(spec.table(&here, here.len() * BLOCKS_PER_PAGE));
+                }
+            }
+        }
+        let buffer = gpu.buffer("RAM block tables", (4 * tables.len().max(1)) as u64)?;
+        gpu.upload(&buffer.all(), bytemuck::cast_slice(&tables))?;
+        let mut layers: Vec<Vec<RamRun>> = self.frames.iter().map(|_| Vec::new()).collect();
+        for (layer, segment, n_pages, at) in places {
+            let table = buffer.slice(4 * at as u64, spec.table_bytes(n_pages));
+            layers[layer].push(RamRun { segment, table, n_pages });
+        }
+        self.runs = RamRuns { layers, of: self.of.map(|of| (of_frames, of)), version: self.runs.version + 1 };
+        Ok(())
+    }
+
+    /// Runs of every layer, and a number that changes with them.
+    pub fn runs(&self) -> (&[Vec<RamRun>], u64) {
+        (&self.runs.layers, self.runs.version)
+    }
+
+    fn set_regions(
+        &mut self,
+        gpu: &Gpu,
+        regions: Vec<Arc<dyn HostRegion>>,
+        (page_bytes, mut first_frame): (usize, usize),
+    ) -> Result<(), String> {
+        if self.segments.iter().map(|segment| segment.region.region().id()).eq(regions.iter().map(|region| region.id())) {
+            return Ok(());
+        }
+        self.version += 1;
+        let mut known = std::mem::take(&mut self.segments);
+        for region in regions {
+            let found = known.iter().position(|segment| segment.region.region().id() == region.id());
+            let region = match found {
+                Some(i) => known.swap_remove(i).region,
+                None => gpu.readable_region(region)?,
+            };
+            let n_frames = region.region().span().1 / page_bytes;
+            let pages = region.buffer().ok_or("it has no buffer")?.slice(0, (n_frames * page_bytes) as u64);
+            if pages.size > gpu.max_binding_bytes() {
+                return Err(format!("a region has {} bytes", pages.size));
+            }
+            self.segments.push(RamSegment { region, pages, first_frame, n_frames });
+            first_frame += n_frames;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,146 @@
+//! Selection below VRAM by the GPU, which reads pages where they are in RAM.
+
+use std::sync::{Arc, LazyLock};
+
+use strata::base::{Bytes, Tiers};
+use strata::engine::{
+    AttentionKind, AttentionMode, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind,
+    PolicySpec, RequestSummary, Role, Sampling, SelectionBudget,
+};
+use strata::gpu::{DevicePool, FeatureOverrides};
+
+use crate::common::nmse;
+use crate::teacher_forcing::{rows, tokens_of};
+use crate::{engine_on, finish, half_document, saved_as};
+
+/// Devices that read RAM in place, with the kernels for software devices.
+static IN_PLACE: LazyLock<Arc<DevicePool>> =
+    LazyLock::new(|| Arc::new(DevicePool::with_overrides(FeatureOverrides { host_import: true, ..FeatureOverrides::default() })));
+
+/// Bytes of a page of the built-in model.
+const PAGE_BYTES: u64 = 64 * 3072 / 6;
+
+fn options(rate: f32, vram: Option<u64>) -> LoadOptions {
+    let amount = SelectionBudget::Rate(rate);
+    let policy = Some(PolicySpec { kind: PolicyKind::LeoAm, amount, is_forced: true, ..PolicySpec::default() });
+    let budgets = Tiers { vram: vram.map(Bytes), ram: Some(Bytes(64 << 20)), disk: None };
+    LoadOptions { budgets, policy, context: Some(8192), ..LoadOptions::default() }
+}
+
+fn start(test: &str, options: LoadOptions) -> Option<EngineHandle> {
+    Some(engine_on(test, ModelSource::BuiltIn, options, None, IN_PLACE.clone())?.0)
+}
+
+fn generate(handle: &EngineHandle, question: &str, max_tokens: usize) -> (String, Box<RequestSummary>) {
+    let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", half_document()) }];
+    let (documents, policy) = (Vec::new(), AttentionMode::AsLoaded);
+    let sampling = Sampling::default();
+    handle.send(EngineCommand::Generate { request: 7, messages, documents, sampling, max_tokens, policy });
+    let (events, end) = finish(handle);
+    let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
+    (events.into_iter().filter_map(text).collect(), end.unwrap())
+}
+
+#[test]
+fn answers_come_from_pages_that_stay_in_ram() {
+    let test = "answers_come_from_pages_that_stay_in_ram";
+    let Some(handle) = start(test, options(0.1, Some(3 << 20))) else { return };
+    for (question, answer) in [
+        ("What is the current temperature for Reribe?", "The current temperature for Reribe is Mare-3409."),
+        ("What is the current population for Bemopuna?", "The current population for Bemopuna is 9556697."),
+    ] {
+        let (text, summary) = generate(&handle, question, 24);
+        assert_eq!((text.as_str(), summary.attention), (answer, AttentionKind::Selective));
+        let selection = summary.selection.unwrap();
+        assert!(selection.share_read < 0.45 && selection.evaluations_per_step > 0.0, "{selection:?}");
+        // More was read than the pages that prefill transferred.
+        assert!(selection.reuse < 0.95, "{selection:?}");
+        let (moved, prefilled) = (summary.moved_bytes.ram_to_vram, summary.pages.fetched * PAGE_BYTES);
+        assert!(moved > prefilled, "{moved} and {prefilled} bytes");
+        assert!(summary.kv_peak_bytes.vram <= 3 << 20, "{:?}", summary.kv_peak_bytes);
+    }
+}
+
+#[test]
+fn exact_answers_read_in_place_equal_those_that_transfer_pages() {
+    let test = "exact_answers_read_in_place_equal_those_that_transfer_pages";
+    let exact = |synchronous| LoadOptions { policy: None, synchronous, ..options(1.0, Some(1 << 20)) };
+    let tokens = tokens_of(&half_document()[..6000]);
+    // Over the end of a page.
+    let n_prefix = tokens.len() / 64 * 64 - 6;
+    let score = |synchronous| {
+        let handle = start(test, exact(synchronous))?;
+        let tokens = tokens[..n_prefix + 12].to_vec();
+        let (rows, _, summary) = rows(&handle, EngineCommand::Score { request: 1, tokens, n_prefix });
+        Some((rows, summary))
+    };
+    let Some((got, in_place)) = score(false) else { return };
+    // Without overlap, pages are transferred.
+    let (want, transferred) = score(true).unwrap();
+    let (error, _) = nmse(&got, &want);
+    assert!(error <= 1e-6, "{error:.2e}");
+    assert_eq!(in_place.attention, AttentionKind::ExactOffload);
+    let [own, other] = [&in_place, &transferred].map(|summary| (summary.pages.fetched, summary.moved_bytes.ram_to_vram));
+    assert_eq!(own, other, "the same pages are read");
+}
+
+#[test]
+fn exact_answer_in_place_needs_fewer_commands() {
+    let test = "exact_answer_in_place_needs_fewer_commands";
+    let exact = |devices: &Arc<DevicePool>| {
+        let options = LoadOptions { policy: None, ..options(1.0, Some(3 << 20)) };
+        let (handle, _) = engine_on(test, ModelSource::BuiltIn, options, None, devices.clone())?;
+        Some(generate(&handle, "What is the current temperature for Reribe?", 24))
+    };
+    let Some((text, in_place)) = exact(&IN_PLACE) else { return };
+    let (want, transferred) = exact(&crate::DEVICES).unwrap();
+    assert_eq!(text, want);
+    let [own, other] = [&in_place, &transferred].map(|summary| summary.dispatches_per_token);
+    assert!(own < other, "{own} and {other} dispatches per token");
+    assert!(in_place.pages.fetched > 0 && in_place.moved_bytes.ram_to_vram > 0, "{:?}", in_place.pages);
+}
+
+#[test]
+fn resumed_document_is_read_in_place_once_it_is_in_ram() {
+    let test = "resumed_document_is_read_in_place_once_it_is_in_ram";
+    let dir = tempfile::tempdir().unwrap();
+    let text = &half_document()[5000..];
+    let answer = |vram| {
+        let handle = start(test, LoadOptions { kv_dir: Some(dir.path().to_owned()), ..options(0.1, vram) })?;
+        let question = "What is the current temperature for Reribe?";
+        let content = format!("{text}\n\n{question}");
+        let messages = vec![Message { role: Role::User, content }];
+        let documents = vec![saved_as("document.txt", text, 1)];
+        let (sampling, policy) = (Sampling::default(), AttentionMode::AsLoaded);
+        handle.send(EngineCommand::Generate { request: 7, messages, documents, sampling, max_tokens: 24, policy });
+        let (events, end) = finish(&handle);
+        let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
+        Some((events.into_iter().filter_map(text).collect::<String>(), end.unwrap()))
+    };
+    let Some((want, _)) = answer(None) else { return };
+    let (got, resumed) = answer(Some(1 << 20)).unwrap();
+    assert_eq!(got, want);
+    assert!(resumed.cached_tokens > 1000, "{resumed:?}");
+    let (moved, prefilled) = (resumed.moved_bytes.ram_to_vram, resumed.pages.fetched * PAGE_BYTES);
+    assert!(moved > prefilled, "{moved} and {prefilled} bytes");
+    assert!(resumed.kv_peak_bytes.ram <= 64 << 20, "{:?}", resumed.kv_peak_bytes);
+}
+
+#[test]
+fn everything_read_in_place_equals_everything_read_in_vram() {
+    let test = "everything_read_in_place_equals_everything_read_in_vram";
+    let tokens = tokens_of(&half_document()[..6000]);
+    let n_prefix = tokens.len() - 12;
+    let score = |vram| {
+        let handle = start(test, options(1.0, vram))?;
+        let (rows, _, summary) = rows(&handle, EngineCommand::Score { request: 1, tokens: tokens.clone(), n_prefix });
+        Some((rows, summary))
+    };
+    let Some((want, in_vram)) = score(None) else { return };
+    let (got, below) = score(Some(1 << 20)).unwrap();
+    let (error, _) = nmse(&got, &want);
+    assert!(error <= 1e-6, "{error:.2e}");
+    assert_eq!(in_vram.moved_bytes.ram_to_vram, 0);
+    let (moved, prefilled) = (below.moved_bytes.ram_to_vram, below.pages.fetched * PAGE_BYTES);
+    assert!(moved > prefilled, "{moved} and {prefilled} bytes");
+}
