@@ -60,7 +60,7 @@
 //! | LeoAM | §4.2: candidates, token scores and the best tokens on the device | `src/gpu/kernels/selection/mod.rs`, `src/engine/selection/device_step.rs` |
 //! | LeoAM | §4.2, §4.3: bounds of pages | `src/gpu/kernels/page_bounds.rs`, `shaders/kv/page_bounds.wgsl` |
 //! | LeoAM | §4.3: KV abstracts, on the device and on disk | `src/gpu/kernels/page_abstracts.rs`, `src/kv/policy/leoam/abstracts.rs` |
-//! | LeoAM | §4.3: access frequency table | `src/kv/policy/access_frequency.rs` |
+//! | LeoAM | §4.3: access frequency decides the tier | `src/kv/policy/access_frequency.rs`, `src/engine/selection/promotion.rs` |
 //! | LeoAM | §4.4: share of pages transferred as INT4 (theta) | `src/kv/policy/leoam/pipeline.rs`, `src/engine/selection/overlap.rs` |
 //! | LeoAM | §4.4: INT4 on the link | `src/kv/vram/int4_transfer.rs`, `shaders/kv/dequantize_pages.wgsl` |
 //! | LeoAM | §4.4 Fig. 13: lookahead of one layer | `src/engine/selection/lookahead.rs` |

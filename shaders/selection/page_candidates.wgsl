@@ -1,8 +1,8 @@
 // Page candidates: the free pages with the highest bounds on their attention, for each KV head of each row. Their tokens are
 // scored next. As many as may hold a token with a weight of at least exp(least), but from n_min to n_max; ties go to the
-// earlier page. Of pages in RAM, after the first step, only those with the n_offloaded highest bounds of all, and those that may
-// hold a token with much attention if their bound is as tight as the tightest of such a page so far, and a little more. The
-// always-read pages come first: sinks, then recent pages.
+// earlier page. After the first step only the n_best with the highest bounds, and those that may hold a token with much attention
+// if their bound is as tight as the tightest of such a page so far, and a little more. The always-read pages come first: sinks,
+// then recent pages.
 // Source: LeoAM §4.2 (chunks by the upper bound of their abstract).
 // Bindings: bounds f32 [R, H, P, 2] (upper, lower of q · k) · heads f32 [L, R, H, 2] (highest bound of this step, bound slack of
 //   the last step: its highest bound minus the log-sum-exp of its scores, or UNKNOWN) · state u32 [L, R G, 2] (least gap between
@@ -18,8 +18,8 @@ struct Params {
     first_list: u32,    // of the layer, in state
     frames_at: u32,     // of the layer
     counter_at: u32,    // in state
-    first_in_ram: u32,  // frame from which pages are in RAM
-    n_offloaded: u32,   // 0: no page is in RAM
+    first_in_ram: u32,  // frame from which pages are in RAM; 0xffffffff: none
+    n_best: u32,
     n_sink: u32,
     n_recent: u32,
     n_min: u32,
@@ -136,19 +136,15 @@ fn main(@builtin(workgroup_id) wg: vec3<u32>, @builtin(local_invocation_index) l
     let is_known = heads[params.first_head + list * params.group].y < UNKNOWN;
     workgroupBarrier();
     let state_at = 2u * (params.first_list + list);
-    if params.n_offloaded > 0u {
-        let best = nth_key(lane, keys_at + first, n_free, min(params.n_offloaded, n_free)).x;
-        let peak = ordered(LN_MUCH - GAP_MARGIN + from_ordered(atomicLoad(&state[state_at + 1u])));
-        for (var i = lane; i < n_free; i += 256u) {
-            let key = page_keys[keys_at + first + i];
-            let is_in_ram = frames[params.frames_at + first + i] >= params.first_in_ram;
-            if is_known && is_in_ram && key < min(best, peak) {
-                page_keys[keys_at + first + i] = 0u;
-            }
+    let best = nth_key(lane, keys_at + first, n_free, min(params.n_best, n_free)).x;
+    let peak = ordered(LN_MUCH - GAP_MARGIN + from_ordered(atomicLoad(&state[state_at + 1u])));
+    for (var i = lane; i < n_free; i += 256u) {
+        if is_known && page_keys[keys_at + first + i] < min(best, peak) {
+            page_keys[keys_at + first + i] = 0u;
         }
-        storageBarrier();
-        workgroupBarrier();
     }
+    storageBarrier();
+    workgroupBarrier();
     let gap = from_ordered(atomicLoad(&state[state_at]));
     let least = ordered(params.least + select(0.0, gap, is_known));
     var n_here = 0u;

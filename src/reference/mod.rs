@@ -25,4 +25,4 @@ pub use qk_scores::qk_scores;
 pub use quantize_pages::{PageShape, dequantize_page, quantize_page};
 pub use rope_append::{RopeSpec, rope};
 pub use sample::{argmax, top_k};
-pub use token_selection::{PagesInRam, eligible, highest_bound, page_candidates, page_weights, select_tokens, token_key};
+pub use token_selection::{eligible, highest_bound, page_candidates, page_weights, select_tokens, token_key};

@@ -26,23 +26,13 @@ pub fn page_candidates(weights: &[f32], [n_min, n_max]: [usize; 2], least: Optio
     best(weights, n_reaching.clamp(n_min, n_max), |a, b| b.total_cmp(a))
 }
 
-/// Pages in RAM, for [`eligible`].
-pub struct PagesInRam<'a> {
-    /// by page
-    pub is_in_ram: &'a [bool],
-    /// of all pages, those with the highest weights stay
-    pub n_best: usize,
-    /// so do those of at least this weight
-    pub least: f32,
-}
-
-/// Weights of pages of which some in RAM are no candidates: theirs are NaN with the sign bit, below all others.
-pub fn eligible(weights: &[f32], in_ram: &PagesInRam) -> Vec<f32> {
+/// Weights of pages of which only the `n_best` highest and those of at least `least` are eligible: others are NaN with the sign
+/// bit, below all others.
+pub fn eligible(weights: &[f32], n_best: usize, least: f32) -> Vec<f32> {
     let mut sorted = weights.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
-    let limit = in_ram.n_best.checked_sub(1).and_then(|i| sorted.get(i.min(sorted.len() - 1))).copied().unwrap_or(f32::INFINITY);
-    let stays = |(i, weight): (usize, &f32)| !in_ram.is_in_ram[i] || *weight >= limit.min(in_ram.least);
-    weights.iter().enumerate().map(|page| if stays(page) { *page.1 } else { -f32::NAN }).collect()
+    let limit = n_best.checked_sub(1).and_then(|i| sorted.get(i.min(sorted.len() - 1))).copied().unwrap_or(f32::INFINITY);
+    weights.iter().map(|weight| if *weight >= limit.min(least) { *weight } else { -f32::NAN }).collect()
 }
 
 /// Key of a token from the scores of the query heads of its group and their totals.
@@ -81,15 +71,11 @@ mod tests {
     }
 
     #[test]
-    fn pages_in_ram_are_candidates_if_they_are_among_the_best_or_reach_the_threshold() {
+    fn pages_are_eligible_among_the_best_or_from_the_threshold_on() {
         let weights = [0.0, -5.0, -1.0, -6.0, -2.0];
-        let of = |n_best, least| {
-            let is_in_ram = [false, false, true, true, true];
-            let eligible = eligible(&weights, &PagesInRam { is_in_ram: &is_in_ram, n_best, least });
-            page_candidates(&eligible, [0, 5], Some(-9.0))
-        };
-        assert_eq!(of(2, f32::INFINITY), [0, 1, 2]);
-        assert_eq!(of(1, -2.0), [0, 1, 2, 4]);
+        let of = |n_best, least| page_candidates(&eligible(&weights, n_best, least), [0, 5], Some(-9.0));
+        assert_eq!(of(2, f32::INFINITY), [0, 2]);
+        assert_eq!(of(1, -2.0), [0, 2, 4]);
         assert_eq!(of(5, f32::INFINITY), [0, 1, 2, 3, 4]);
     }
 

@@ -4,10 +4,11 @@ use std::sync::{Arc, LazyLock};
 
 use strata::base::{Bytes, Tiers};
 use strata::engine::{
-    AttentionKind, AttentionMode, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource, PolicyKind,
-    PolicySpec, RequestSummary, Role, Sampling, SelectionBudget,
+    AttentionKind, AttentionMode, Detail, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelSource,
+    PolicyKind, PolicySpec, RequestSummary, Role, Sampling, SelectionBudget,
 };
 use strata::gpu::{DevicePool, FeatureOverrides};
+use strata::telemetry::{Cause, EventKind, History, Link, Track};
 
 use crate::common::nmse;
 use crate::teacher_forcing::{rows, tokens_of};
@@ -19,6 +20,12 @@ static IN_PLACE: LazyLock<Arc<DevicePool>> =
 
 /// Bytes of a page of the built-in model.
 const PAGE_BYTES: u64 = 64 * 3072 / 6;
+
+/// The same with the kernels for real GPUs.
+static HARDWARE_IN_PLACE: LazyLock<Arc<DevicePool>> = LazyLock::new(|| {
+    let overrides = FeatureOverrides { host_import: true, hardware_kernels: true, ..FeatureOverrides::default() };
+    Arc::new(DevicePool::with_overrides(overrides))
+});
 
 fn options(rate: f32, vram: Option<u64>) -> LoadOptions {
     let amount = SelectionBudget::Rate(rate);
@@ -32,24 +39,46 @@ fn start(test: &str, options: LoadOptions) -> Option<EngineHandle> {
 }
 
 fn generate(handle: &EngineHandle, question: &str, max_tokens: usize) -> (String, Box<RequestSummary>) {
-    let messages = vec![Message { role: Role::User, content: format!("{}\n\n{question}", half_document()) }];
+    generate_on(handle, &format!("{}\n\n{question}", half_document()), max_tokens)
+}
+
+/// Same, up to 24 tokens, with the telemetry of the answer.
+fn generate_and_watch(handle: &EngineHandle, question: &str, history: &mut History) -> (String, Box<RequestSummary>) {
+    let (text, summary, events) = generate_events(handle, &format!("{}\n\n{question}", half_document()), 24);
+    for event in events {
+        if let EngineEvent::Telemetry(snapshot) = event {
+            history.add(&snapshot);
+        }
+    }
+    (text, summary)
+}
+
+fn generate_on(handle: &EngineHandle, content: &str, max_tokens: usize) -> (String, Box<RequestSummary>) {
+    let (text, summary, _) = generate_events(handle, content, max_tokens);
+    (text, summary)
+}
+
+fn generate_events(handle: &EngineHandle, content: &str, max_tokens: usize) -> (String, Box<RequestSummary>, Vec<EngineEvent>) {
+    let messages = vec![Message { role: Role::User, content: content.to_owned() }];
     let (documents, policy) = (Vec::new(), AttentionMode::AsLoaded);
     let sampling = Sampling::default();
     handle.send(EngineCommand::Generate { request: 7, messages, documents, sampling, max_tokens, policy });
     let (events, end) = finish(handle);
-    let text = |event| if let EngineEvent::Token { text, .. } = event { Some(text) } else { None };
-    (events.into_iter().filter_map(text).collect(), end.unwrap())
+    let text = |event: &EngineEvent| if let EngineEvent::Token { text, .. } = event { Some(text.clone()) } else { None };
+    (events.iter().filter_map(text).collect(), end.unwrap(), events)
 }
 
 #[test]
 fn answers_come_from_pages_that_stay_in_ram() {
     let test = "answers_come_from_pages_that_stay_in_ram";
     let Some(handle) = start(test, options(0.1, Some(3 << 20))) else { return };
+    handle.observe(Detail::Events);
+    let mut history = History::default();
     for (question, answer) in [
         ("What is the current temperature for Reribe?", "The current temperature for Reribe is Mare-3409."),
         ("What is the current population for Bemopuna?", "The current population for Bemopuna is 9556697."),
     ] {
-        let (text, summary) = generate(&handle, question, 24);
+        let (text, summary) = generate_and_watch(&handle, question, &mut history);
         assert_eq!((text.as_str(), summary.attention), (answer, AttentionKind::Selective));
         let selection = summary.selection.unwrap();
         assert!(selection.share_read < 0.45 && selection.evaluations_per_step > 0.0, "{selection:?}");
@@ -58,6 +87,31 @@ fn answers_come_from_pages_that_stay_in_ram() {
         let (moved, prefilled) = (summary.moved_bytes.ram_to_vram, summary.pages.fetched * PAGE_BYTES);
         assert!(moved > prefilled, "{moved} and {prefilled} bytes");
         assert!(summary.kv_peak_bytes.vram <= 3 << 20, "{:?}", summary.kv_peak_bytes);
+    }
+    let moves = history.of(Track::Link(Link::RamToVram)).flat_map(|series| series.iter().copied());
+    let causes: Vec<Cause> =
+        moves.filter_map(|e| if let EventKind::PageMove { cause, .. } = e.kind { Some(cause) } else { None }).collect();
+    assert!(causes.contains(&Cause::Prefetch), "often-selected pages move to frames");
+    assert!(causes.contains(&Cause::Attention), "others are read in place");
+}
+
+#[test]
+fn steps_in_place_are_recorded_before_the_last_token_is_read_back() {
+    let test = "steps_in_place_are_recorded_before_the_last_token_is_read_back";
+    let text = format!("{}\n\nWhen did all of this happen?", &half_document()[..2000]);
+    for policy in [options(0.1, None).policy, None] {
+        let options = LoadOptions { policy, context: Some(2048), ..options(0.1, Some(1 << 20)) };
+        let answer = |devices: &Arc<DevicePool>| {
+            let (handle, _) = engine_on(test, ModelSource::BuiltIn, options.clone(), None, devices.clone())?;
+            Some(generate_on(&handle, &text, 16))
+        };
+        let Some((want, _)) = answer(&IN_PLACE) else { return };
+        let (got, summary) = answer(&HARDWARE_IN_PLACE).unwrap();
+        assert_eq!(got, want, "{policy:?}");
+        let (moved, fetched) = (summary.moved_bytes.ram_to_vram, summary.pages.fetched);
+        assert!(moved > 0 && (policy.is_none() || moved > fetched * PAGE_BYTES), "{moved} bytes, {fetched} pages");
+        let least = summary.generated_tokens.saturating_sub(6);
+        assert!(summary.lookahead_steps >= least, "{} of {} steps", summary.lookahead_steps, summary.generated_tokens);
     }
 }
 

@@ -157,9 +157,8 @@ impl Case {
             let rows: Vec<&[f32]> = upper.iter().map(|head| &head[free.clone()]).collect();
             let least = last.map(|last| s.least + last.gaps[list]);
             let mut weights = reference::page_weights(&rows, &before);
-            if let (Some(last), Some(_)) = (last, self.first_in_ram) {
-                let (is_in_ram, least) = (&is_in_ram[free.clone()], LN_MUCH - GAP_MARGIN + last.peaks[list]);
-                weights = reference::eligible(&weights, &reference::PagesInRam { is_in_ram, n_best: s.n_offloaded, least });
+            if let Some(last) = last {
+                weights = reference::eligible(&weights, s.n_best, LN_MUCH - GAP_MARGIN + last.peaks[list]);
             }
             let want = reference::page_candidates(&weights, s.n_candidates, least);
             let always = (0..s.n_sink).chain(s.n_pages - s.n_recent..s.n_pages);
@@ -225,7 +224,7 @@ fn device_selection_matches_the_reference_step_by_step() {
         n_sink: 1,
         n_recent: 1,
         n_candidates,
-        n_offloaded: n_candidates[0] + 2,
+        n_best: n_candidates[0] + 2,
         n_wanted,
         least,
     };
@@ -277,7 +276,7 @@ fn device_selection_matches_the_reference_step_by_step() {
 fn of_equal_tokens_the_device_selects_the_earliest() {
     let Some(gpu) = gpu("of_equal_tokens_the_device_selects_the_earliest", FeatureOverrides::default()) else { return };
     let (n_pages, n_wanted) = (70, 2100);
-    let sizes = SelectionSizes { n_pages, n_sink: 1, n_recent: 1, n_candidates: [68; 2], n_offloaded: 68, n_wanted, least: 0.0 };
+    let sizes = SelectionSizes { n_pages, n_sink: 1, n_recent: 1, n_candidates: [68; 2], n_best: 68, n_wanted, least: 0.0 };
     let mut case = Case::new(&mut Rng::new(42), (1, 2, 1, 64), KvFormat::F16, sizes);
     // Every score is zero.
     case.q.fill(0.0);

@@ -19,8 +19,8 @@ use crate::gpu::kernels::attention_decode::{SegmentEntries, SegmentKeys};
 use crate::gpu::kernels::linear::ActivationForm;
 use crate::gpu::kernels::selection::{SegmentFrames, SelectionPlace, SelectionSizes};
 use crate::gpu::{Binding, Gpu};
-use crate::kv::BLOCKS_PER_PAGE;
 use crate::kv::policy::{SelectedBlock, Selection, unique};
+use crate::kv::{BLOCKS_PER_PAGE, VramCache};
 use crate::telemetry::KernelFamily;
 
 impl Executor {
@@ -35,11 +35,12 @@ impl Executor {
         n_context: usize,
         rows: &[Row],
     ) -> Result<(), EngineError> {
-        let n_pages = n_context / KV_PAGE_TOKENS;
+        let (n_pages, n_layer) = (n_context / KV_PAGE_TOKENS, self.model.dims.n_layer);
         let policy = rows.first().and_then(|row| row.policy.as_deref());
-        let sizes: Option<Vec<SelectionSizes>> =
-            (0..self.model.dims.n_layer).map(|layer| policy?.device_sizes(layer, n_pages)).collect();
-        let is_placed = sizes.is_some() && n_pages > 0 && self.kv.prepare_places(gpu, n_pages)?;
+        let sizes: Option<Vec<SelectionSizes>> = (0..n_layer).map(|layer| policy?.device_sizes(layer, n_pages)).collect();
+        // Without overlap, pages in RAM are transferred one after the other.
+        let may_read = |kv: &VramCache| !self.synchronous || (0..n_layer).all(|l| kv.is_all_resident(l, n_pages as u32));
+        let is_placed = sizes.is_some() && n_pages > 0 && may_read(&self.kv) && self.kv.prepare_places(gpu, n_pages)?;
         if let Some(sizes) = sizes.as_ref().filter(|_| is_placed) {
             self.promote_pages(gpu, pacer, n_pages)?;
             self.reserve_lists(gpu, rows, n_context, sizes.iter().map(SelectionSizes::n_table).max().unwrap_or(0))?;

@@ -208,7 +208,7 @@ pub fn selection_costs(gpu: &Gpu) -> Result<Option<SelectionCosts>, GpuError> {
             n_sink: 1,
             n_recent: 1,
             n_candidates: [4 * n_read; 2],
-            n_offloaded: n_read,
+            n_best: 4 * n_read,
             n_wanted: n_read * KV_PAGE_TOKENS,
             least: 0.0,
         };

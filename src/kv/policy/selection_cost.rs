@@ -45,7 +45,7 @@ mod tests {
         let n_wanted = (n_pages as f64 * share) as usize * KV_PAGE_TOKENS;
         let n_read = n_wanted / KV_PAGE_TOKENS;
         let n_candidates = [n_read, (10 * n_read).min(n_pages)];
-        SelectionSizes { n_pages, n_sink: 1, n_recent: 1, n_candidates, n_offloaded: n_read, n_wanted, least: 0.0 }
+        SelectionSizes { n_pages, n_sink: 1, n_recent: 1, n_candidates, n_best: n_read, n_wanted, least: 0.0 }
     }
 
     #[test]

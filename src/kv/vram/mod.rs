@@ -3,7 +3,8 @@
 //! ```text
 //! new tokens ─► tail (ring of pages, one order for all layers) ─ seal ─► frame of the pool, if one is free
 //!                                                                  └──► readback ─► OffloadTiers, if without a frame or saved
-//! attention of a layer ◄─ pool segments ◄─ tail ◄─ staging buffers, one batch each ◄─ Transfer ◄─ OffloadTiers
+//! attention of a layer ◄─ pool segments ◄─ tail ◄─┬─ staging buffers, one batch each ◄─ Transfer ◄─ OffloadTiers
+//!                                                 └─ or pages in RAM, where they are (in_place.rs)
 //! ```
 //! Owner: the engine thread.
 //! 1. Growing adds segments and moves nothing.

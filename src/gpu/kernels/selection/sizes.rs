@@ -16,8 +16,8 @@ pub struct SelectionSizes {
     pub n_recent: usize,
     /// least and most pages whose tokens are scored, besides the always-read ones
     pub n_candidates: [usize; 2],
-    /// of all pages, those with the highest bounds whose tokens are scored even if they are in RAM; at least the fewest candidates
-    pub n_offloaded: usize,
+    /// pages with the highest bounds that may be candidates whatever their bounds are; at least the fewest candidates
+    pub n_best: usize,
     /// tokens that each KV head reads, besides those of the always-read pages; at most those of the fewest candidates
     pub n_wanted: usize,
     /// log weight from which a page is a candidate

@@ -162,11 +162,8 @@ impl Policy for LeoAm {
         };
         let least = (NEGLIGIBLE_MASS / (n_pages * KV_PAGE_TOKENS).max(1) as f32).ln();
         let (n_sink, n_recent) = (free.start, n_pages - free.end);
-        let n_offloaded = match self.spec.tree {
-            true => (OFFLOADED_SCORED_PER_READ * n_read).min(free.len()),
-            false => free.len(),
-        };
-        Some(SelectionSizes { n_pages, n_sink, n_recent, n_candidates, n_offloaded, n_wanted, least })
+        let n_best = if self.spec.tree { (OFFLOADED_SCORED_PER_READ * n_read).min(free.len()) } else { free.len() };
+        Some(SelectionSizes { n_pages, n_sink, n_recent, n_candidates, n_best, n_wanted, least })
     }
 
     /// Pages that attention will probably read, from known scores and the bound slack of the layer.
