@@ -45,13 +45,13 @@ impl VramCache {
         self.drain_readbacks(gpu)?;
         let Some(ram_pages) = self.offload.ram_pages().cloned() else { return Ok(false) };
         let now = (ram_pages.version(), n_pages);
-        let pages = (0..self.spec.n_layer).flat_map(|layer| (0..n_pages as u32).map(move |page| (layer, page)));
-        let others = pages.filter(|(layer, page)| self.residency.frame(*layer, *page).is_none());
-        if !ram_pages.has_all(others.map(|(layer, page)| PageId::kv(layer as u32, page))) {
-            self.release_places(gpu)?;
-            return Ok(false);
-        }
         if !self.offload.ram_places.are_of(now) {
+            let pages = (0..self.spec.n_layer).flat_map(|layer| (0..n_pages as u32).map(move |page| (layer, page)));
+            let others = pages.filter(|(layer, page)| self.residency.frame(*layer, *page).is_none());
+            if !ram_pages.has_all(others.map(|(layer, page)| PageId::kv(layer as u32, page))) {
+                self.release_places(gpu)?;
+                return Ok(false);
+            }
             // Submitted steps may still read the slabs that are given up.
             gpu.wait_idle()?;
             let has_room = ram_pages.n_free() >= SPARE_GROUPS * self.spec.n_layer as u64;

@@ -12,10 +12,9 @@ use crate::kv::layout::BINDING_ALIGN_BYTES;
 use crate::kv::offload::PageBytes;
 use crate::kv::spec::{BLOCKS_PER_PAGE, KvSpec};
 
-/// A region of the RAM tier as frames.
+/// Frames in a region of the RAM tier, as many as one binding has.
 pub struct RamSegment {
-    region: ReadableRegion,
-    /// its bytes
+    /// their bytes
     pub pages: Slice,
     /// first frame, after those of the pool
     pub first_frame: usize,
@@ -47,6 +46,8 @@ struct RamRuns {
 /// Places of the pages of a context.
 #[derive(Default)]
 pub(super) struct RamPlaces {
+    /// each with its first frame
+    regions: Vec<(ReadableRegion, usize)>,
     segments: Vec<RamSegment>,
     /// changes with the segments
     version: u64,
@@ -91,7 +92,7 @@ impl RamPlaces {
 
     /// True if there is anything to give up.
     pub fn is_any(&self) -> bool {
-        self.of.is_some() || !self.segments.is_empty()
+        self.of.is_some() || !self.regions.is_empty()
     }
 
     /// Version of the RAM tier, and number of pages. None if nothing is read in place.
@@ -99,7 +100,7 @@ impl RamPlaces {
         self.of
     }
 
-    /// The regions, and a number that changes with them.
+    /// Segments of the regions, and a number that changes with them.
     pub fn segments(&self) -> (&[RamSegment], u64) {
         (&self.segments, self.version)
     }
@@ -120,7 +121,7 @@ impl RamPlaces {
         (page_bytes, first_frame): (usize, usize),
         of: (u64, usize),
     ) -> Result<(), String> {
-        self.of = None;
+        (self.of, self.slabs) = (None, Vec::new());
         let mut regions: Vec<Arc<dyn HostRegion>> = Vec::new();
         let mut place = |page: &PageBytes| -> Result<Place, String> {
             let source = page.source();
@@ -139,7 +140,7 @@ impl RamPlaces {
             places.push(of_layer.iter().map(|page| page.as_ref().map(&mut place).transpose()).collect::<Result<_, _>>()?);
         }
         self.set_regions(gpu, regions, (page_bytes, first_frame))?;
-        let first = |index: usize| self.segments.get(index).map_or(0, |segment| segment.first_frame);
+        let first = |index: usize| self.regions.get(index).map_or(0, |(_, first_frame)| *first_frame);
         let frame = |place: Option<Place>| place.map(|(index, frame)| (first(index) + frame) as u32);
         self.frames = places.into_iter().map(|places| places.into_iter().map(frame).collect()).collect();
         self.slabs = pages.into_iter().flatten().flatten().collect();
@@ -199,23 +200,27 @@ impl RamPlaces {
         regions: Vec<Arc<dyn HostRegion>>,
         (page_bytes, mut first_frame): (usize, usize),
     ) -> Result<(), String> {
-        if self.segments.iter().map(|segment| segment.region.region().id()).eq(regions.iter().map(|region| region.id())) {
+        if self.regions.iter().map(|(region, _)| region.region().id()).eq(regions.iter().map(|region| region.id())) {
             return Ok(());
         }
         self.version += 1;
-        let mut known = std::mem::take(&mut self.segments);
+        self.segments.clear();
+        let mut known = std::mem::take(&mut self.regions);
+        let max_frames = (gpu.max_binding_bytes() as usize / page_bytes).max(1);
         for region in regions {
-            let found = known.iter().position(|segment| segment.region.region().id() == region.id());
+            let found = known.iter().position(|(known, _)| known.region().id() == region.id());
             let region = match found {
-                Some(i) => known.swap_remove(i).region,
+                Some(i) => known.swap_remove(i).0,
                 None => gpu.readable_region(region)?,
             };
             let n_frames = region.region().span().1 / page_bytes;
-            let pages = region.buffer().ok_or("it has no buffer")?.slice(0, (n_frames * page_bytes) as u64);
-            if pages.size > gpu.max_binding_bytes() {
-                return Err(format!("a region has {} bytes", pages.size));
+            let buffer = region.buffer().ok_or("it has no buffer")?;
+            for begin in (0..n_frames).step_by(max_frames) {
+                let n_here = max_frames.min(n_frames - begin);
+                let pages = buffer.slice((begin * page_bytes) as u64, (n_here * page_bytes) as u64);
+                self.segments.push(RamSegment { pages, first_frame: first_frame + begin, n_frames: n_here });
             }
-            self.segments.push(RamSegment { region, pages, first_frame, n_frames });
+            self.regions.push((region, first_frame));
             first_frame += n_frames;
         }
         Ok(())
