@@ -40,11 +40,6 @@ impl Buffer {
         Buffer { raw, size, _counted: Arc::new(Counted { size, total }) }
     }
 
-    /// The same with `size` bytes, of which none are counted.
-    pub(super) fn with_size(self, size: u64) -> Buffer {
-        Buffer { size, ..self }
-    }
-
     /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.size

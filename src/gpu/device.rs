@@ -118,7 +118,7 @@ fn open_device(
         _ if has_own_memory(&info) || overrides.host_import => {
             open_with_transfer_queue(adapter, descriptor, overrides.host_import)
         }
-        // What the queue copies would be copied once more in the same memory, but kernels may read the RAM tier.
+        // A queue would copy pages once more in the same memory, but kernels may read the RAM tier.
         wgpu::DeviceType::IntegratedGpu => {
             open_with_transfer_queue(adapter, descriptor, true).map(|opened| OpenedDevice { slot: Err(no_queue()), ..opened })
         }

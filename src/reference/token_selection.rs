@@ -26,8 +26,8 @@ pub fn page_candidates(weights: &[f32], [n_min, n_max]: [usize; 2], least: Optio
     best(weights, n_reaching.clamp(n_min, n_max), |a, b| b.total_cmp(a))
 }
 
-/// Weights of pages of which only the `n_best` highest and those of at least `least` are eligible: others are NaN with the sign
-/// bit, below all others.
+/// Weights of the eligible pages: the `n_best` highest, and all from `least` on. Other weights become NaN with the sign bit, which
+/// is below all numbers.
 pub fn eligible(weights: &[f32], n_best: usize, least: f32) -> Vec<f32> {
     let mut sorted = weights.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));

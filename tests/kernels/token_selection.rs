@@ -30,7 +30,7 @@ struct Case {
     first_in_ram: Option<usize>,
 }
 
-/// What a step leaves for the next one.
+/// State of a step for the next one.
 struct Known {
     /// by query head: bound slack
     slacks: Vec<f32>,
@@ -140,7 +140,7 @@ impl Case {
         frames.iter().map(|frame| self.first_in_ram.is_some_and(|first| *frame as usize >= first)).collect()
     }
 
-    /// Checks a step after one that left `last`, if there was one. Returns what it leaves.
+    /// Checks a step after one that left `last`, if there was one. Returns its own state.
     fn check(&self, outcome: &Outcome, last: Option<&Known>, what: &str) -> Known {
         let (s, group) = (self.sizes, self.group());
         let free = s.n_sink..s.n_pages - s.n_recent;

@@ -197,7 +197,7 @@ impl Executor {
 
     /// Maximum number of splits of decode attention over `n_tokens`. Every run begins a new split, and every segment reads the
     /// whole list of a selection.
-    fn n_splits(&self, n_tokens: usize) -> usize {
+    pub(in crate::engine) fn n_splits(&self, n_tokens: usize) -> usize {
         let n_pages = n_tokens.div_ceil(KV_PAGE_TOKENS);
         let plan = self.kv.plan();
         let n_runs = self.kv.shapes().len() + n_pages.div_ceil(plan.slot_pages) + 1;

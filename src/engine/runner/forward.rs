@@ -71,8 +71,7 @@ impl Executor {
         match &pass {
             Pass::Rows(rows) if is_selective => self.begin_device_selection(gpu, pacer, n_context, rows)?,
             Pass::Rows(rows) if rows.len() == 1 && self.begin_in_place(gpu, n_context)? => {}
-            // New pages may need the slabs that were read in place.
-            _ => self.kv.release_places(gpu)?,
+            _ => self.release_places(gpu)?,
         }
         let is_streamed = !self.in_place.is_active && (!is_selective || n_context < KV_PAGE_TOKENS);
         self.kv.begin_pass(gpu, n_context, is_streamed);
@@ -232,7 +231,7 @@ impl Executor {
             let run = KeyRun::of_pages(n_pages, self.kv.shapes()[segment_idx].n_blocks());
             self.attend_run(gpu, pacer, &self.model.page_attention, &self.segments[segment_idx][layer_idx], run, &mut progress)?;
         }
-        if let (Progress::Rows(splits), true) = (&mut progress, self.in_place.is_active) {
+        if let Progress::Rows(splits) = &mut progress {
             self.attend_in_place(pacer, layer_idx, splits);
         }
         match (pass, &mut progress) {

@@ -1,4 +1,4 @@
-//! In place: attention of a decode step over everything, of which kernels read the part in RAM where it is.
+//! Attention in place: a decode step reads everything, and kernels read pages in RAM over the link.
 //!
 //! ```text
 //! pages in frames ─► splits │ pages in RAM, region by region ─► splits, at the speed of the link │ tail ─► splits ─► merge
@@ -22,16 +22,14 @@ impl Executor {
     /// # Errors
     /// An error of the offload tiers, out of VRAM, a lost device.
     pub(in crate::engine) fn begin_in_place(&mut self, gpu: &Gpu, n_context: usize) -> Result<bool, EngineError> {
-        let decode = &self.model.page_attention.decode;
-        let may = !self.synchronous && decode.reads_once();
+        let may = !self.synchronous && self.model.page_attention.decode.reads_once();
         self.in_place.is_active = may && self.kv.prepare_ram_runs(gpu, n_context / KV_PAGE_TOKENS)?;
         if !self.in_place.is_active {
             return Ok(false);
         }
         let (layers, version) = self.kv.ram_runs();
-        let n_keys: usize = n_context.next_multiple_of(KV_PAGE_TOKENS) + self.kv.tail_blocks() * KV_PAGE_TOKENS / BLOCKS_PER_PAGE;
-        let n_runs = self.kv.shapes().len() + 1 + layers.iter().map(Vec::len).max().unwrap_or(0);
-        self.reserve_splits(gpu, decode.max_splits(n_keys) + n_runs)?;
+        let n_runs = layers.iter().map(Vec::len).max().unwrap_or(0);
+        self.reserve_splits(gpu, self.n_splits(n_context) + n_runs)?;
         self.bind_missing(gpu)?;
         if self.in_place.of != Some(version) {
             let (acc, state) = self.parts().split_slices()?;

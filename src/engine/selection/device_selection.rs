@@ -43,14 +43,12 @@ pub(in crate::engine) struct DeviceSelection {
     n_moved: [u32; 2],
 }
 
-/// What the GPU scored and selected in an answer, per selection of a layer for a row, over KV heads.
+/// Counters of the GPU for an answer, per selection of a layer for a row, over KV heads.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(in crate::engine) struct DeviceCounters {
     /// pages whose tokens were scored
     pub scored_pages: f64,
-    /// those of them in RAM
-    pub scored_in_ram: f64,
-    /// tokens in RAM that were selected, per selection
+    /// selected tokens in RAM
     pub selected_in_ram: f64,
 }
 
@@ -75,14 +73,11 @@ pub(in crate::engine::selection) struct RamBindings {
     pub decode: Vec<Binding>,
 }
 
-/// Version of places: of the frames, of the RAM tier, and number of pages.
-type PlacesVersion = (u64, Option<(u64, usize)>, usize);
-
 /// Frames of the pages in the buffer of the device.
 #[derive(Default)]
 pub(in crate::engine::selection) struct KnownFrames {
-    /// None: nothing was written
-    of: Option<PlacesVersion>,
+    /// versions of the frames and of the places in RAM, and number of pages; None: nothing was written
+    of: Option<((u64, u64), usize)>,
     /// by layer, then page; None if a page is neither in VRAM nor in RAM
     pub layers: Option<Vec<Vec<u32>>>,
 }
@@ -113,6 +108,13 @@ impl DeviceSelection {
     /// Drops the bind groups, but not the state of earlier steps.
     pub fn unbind(&mut self) {
         self.bindings = None;
+    }
+
+    /// Drops the bind groups of regions, so that these can be unmapped.
+    pub fn unbind_ram(&mut self) {
+        if let Some(bindings) = &mut self.bindings {
+            bindings.in_ram = RamBindings::default();
+        }
     }
 
     /// Creates what is missing for `n_rows` and the pages of all segments. `sizes` of each layer are for that many pages.
@@ -188,8 +190,7 @@ impl DeviceSelection {
             self.promotion.reset();
             (self.is_stale, self.n_rows, self.n_selections, self.n_moved) = (false, n_rows, 0, [0; 2]);
         }
-        let (of_frames, of_ram) = kv.places_version();
-        let now = Some((of_frames, of_ram, n_pages));
+        let now = Some((kv.places_version(), n_pages));
         if self.frames.of != now {
             let of_layers: Option<Vec<Vec<u32>>> =
                 (0..buffers.capacity.n_layers).map(|layer| kv.places(layer, n_pages)).collect();
@@ -203,8 +204,7 @@ impl DeviceSelection {
         self.frames.layers.is_some()
     }
 
-    /// Reads what was scored and selected since the last reset, and counts what kernels read in place. None if there was no
-    /// selection.
+    /// Reads the counters since the last reset, and counts the bytes that kernels read in place. None if there was no selection.
     ///
     /// # Errors
     /// A lost device.
@@ -218,8 +218,7 @@ impl DeviceSelection {
         // Keys of one head of a page, and keys and values of one head of a token.
         let of_head = kv.spec().page_bytes() / kv.spec().n_kv_head as u64;
         kv.count_in_place(0, 0, pages * of_head / 2 + tokens * of_head / KV_PAGE_TOKENS as u64);
-        let [scored_pages, scored_in_ram, selected_in_ram] =
-            [n_scored, n_scored_in_ram, n_selected_in_ram].map(|n| f64::from(n) / self.n_selections as f64);
-        Ok(Some(DeviceCounters { scored_pages, scored_in_ram, selected_in_ram }))
+        let [scored_pages, selected_in_ram] = [n_scored, n_selected_in_ram].map(|n| f64::from(n) / self.n_selections as f64);
+        Ok(Some(DeviceCounters { scored_pages, selected_in_ram }))
     }
 }

@@ -60,6 +60,17 @@ impl Executor {
         }
     }
 
+    /// Gives up all places in RAM: new pages may need the slabs.
+    ///
+    /// # Errors
+    /// A lost device.
+    pub(in crate::engine) fn release_places(&mut self, gpu: &Gpu) -> Result<(), EngineError> {
+        self.kv.release_places(gpu)?;
+        self.in_place.unbind();
+        self.selector.iter_mut().for_each(|selector| selector.device.unbind_ram());
+        Ok(())
+    }
+
     /// Moves often-selected pages to frames, if some pages are read in RAM.
     fn promote_pages(&mut self, gpu: &Gpu, pacer: &mut SubmitPacer, n_pages: usize) -> Result<(), EngineError> {
         let Executor { selector: Some(selector), kv, .. } = self else { return Ok(()) };

@@ -246,7 +246,7 @@ impl Selector {
         &self.mass.pages
     }
 
-    /// What the GPU scored and selected in this answer. None if it has not selected.
+    /// Counters of the GPU for this answer. None if it has not selected.
     ///
     /// # Errors
     /// A lost device.

@@ -31,6 +31,8 @@ pub(in crate::engine::selection) struct Promotion {
     state: Readback,
     /// uses of the last readback
     last: Vec<u32>,
+    /// the readback in progress has uses from before the last reset
+    is_stale: bool,
     n_steps: u32,
     /// staging buffers whose copies into frames were recorded in this step
     recorded: Vec<StagedBatch>,
@@ -52,6 +54,7 @@ impl Promotion {
     pub fn reset(&mut self) {
         self.last.clear();
         self.n_steps = 0;
+        self.is_stale = !matches!(self.state, Readback::Idle);
     }
 
     /// Returns the staging buffers of the last step, which was submitted.
@@ -61,8 +64,8 @@ impl Promotion {
         }
     }
 
-    /// Begins a step over the first `n_pages`, after everything before it was submitted and returned: moves arrived pages to their frames, and
-    /// pages that `frequency` favors begin to move.
+    /// Begins a step over the first `n_pages`, after everything before it was submitted and returned: moves arrived pages to their
+    /// frames, and starts the transfer of pages that `frequency` favors.
     ///
     /// # Errors
     /// An error of the offload tiers, out of memory, a lost device.
@@ -114,7 +117,7 @@ impl Promotion {
         let uses = if is_mapped { Some(readback.read(0, readback.size(), bytemuck::pod_collect_to_vec)?) } else { None };
         readback.close();
         self.state = Readback::Idle;
-        Ok(uses)
+        Ok(uses.filter(|_| !std::mem::take(&mut self.is_stale)))
     }
 
     /// Counts the uses u32 `[L, stride]` since the last readback.

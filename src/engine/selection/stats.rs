@@ -85,8 +85,7 @@ impl SelectionStats {
         }
     }
 
-    /// Counts what the GPU scored and selected in each of its selections, once that is known. Of tokens that are read where they
-    /// are in RAM, a page's worth counts as a page.
+    /// Adds the counters of the GPU once they are read. 64 selected tokens count as a page.
     pub fn add_device_counters(&mut self, counters: &DeviceCounters) {
         let n_layers = std::mem::take(&mut self.device.n_layers) as f64;
         let n_tokens = counters.scored_pages * KV_PAGE_TOKENS as f64 * n_layers;

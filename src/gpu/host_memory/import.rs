@@ -146,7 +146,7 @@ impl Drop for HostImport {
 
 /// A region that kernels read where it is. No write to the bytes that they read may follow the submit.
 pub struct ReadableRegion {
-    buffer: Option<Buffer>,
+    buffer: Buffer,
     region: Arc<dyn HostRegion>,
     queue: wgpu::Queue,
 }
@@ -171,14 +171,14 @@ impl ReadableRegion {
             gpu.device.create_buffer_from_hal::<Vulkan>(hal, &descriptor)
         };
         gpu.check().map_err(|e| e.to_string())?;
-        // It is in RAM, and the RAM tier counts it.
-        let buffer = Some(Buffer::counted(buffer, 0, gpu.host_bytes.clone()).with_size(size));
+        // The RAM tier counts its bytes.
+        let buffer = Buffer::counted(buffer, size, Arc::default());
         Ok(ReadableRegion { buffer, region, queue: gpu.queue.clone() })
     }
 
     /// The buffer over the region.
-    pub fn buffer(&self) -> Option<&Buffer> {
-        self.buffer.as_ref()
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
     }
 
     /// Its region.
@@ -189,7 +189,7 @@ impl ReadableRegion {
 
 impl Drop for ReadableRegion {
     fn drop(&mut self) {
-        let kept = (self.buffer.take(), self.region.clone());
+        let kept = (self.buffer.clone(), self.region.clone());
         self.queue.on_submitted_work_done(move || drop(kept));
     }
 }
@@ -204,8 +204,7 @@ impl Gpu {
             let region = CheckedRegion::new()?;
             let bytes = region.bytes();
             let readable = ReadableRegion::new(self, Arc::new(region))?;
-            let buffer = readable.buffer().ok_or("it has no buffer")?;
-            match self.download(&buffer.all()).map_err(|e| e.to_string())? == bytes {
+            match self.download(&readable.buffer().all()).map_err(|e| e.to_string())? == bytes {
                 true => Ok(()),
                 false => Err("a first copy from it arrived with other bytes".to_owned()),
             }

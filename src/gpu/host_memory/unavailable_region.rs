@@ -13,7 +13,7 @@ pub enum ReadableRegion {}
 
 impl ReadableRegion {
     /// The buffer over the region.
-    pub fn buffer(&self) -> Option<&Buffer> {
+    pub fn buffer(&self) -> &Buffer {
         match *self {}
     }
 

@@ -48,15 +48,15 @@ impl VramCache {
         if !self.offload.ram_places.are_of(now) {
             let pages = (0..self.spec.n_layer).flat_map(|layer| (0..n_pages as u32).map(move |page| (layer, page)));
             let others = pages.filter(|(layer, page)| self.residency.frame(*layer, *page).is_none());
-            if !ram_pages.has_all(others.map(|(layer, page)| PageId::kv(layer as u32, page))) {
+            let has_room = ram_pages.n_free() >= SPARE_GROUPS * self.spec.n_layer as u64;
+            if !has_room || !ram_pages.has_all(others.map(|(layer, page)| PageId::kv(layer as u32, page))) {
                 self.release_places(gpu)?;
                 return Ok(false);
             }
             // Submitted steps may still read the slabs that are given up.
             gpu.wait_idle()?;
-            let has_room = ram_pages.n_free() >= SPARE_GROUPS * self.spec.n_layer as u64;
             let of_layer = |layer| ram_pages.of_layer(layer as u32, n_pages as u32, self.spec.page_bytes() as usize);
-            let found = (0..self.spec.n_layer).filter(|_| has_room).map(of_layer).collect();
+            let found = (0..self.spec.n_layer).map(of_layer).collect();
             let sizes = (self.spec.page_bytes() as usize, self.plan.max_frames);
             if let Err(reason) = self.offload.ram_places.replace(gpu, found, sizes, now) {
                 log::warn!("kernels do not read the RAM tier in place: {reason}");
@@ -74,7 +74,7 @@ impl VramCache {
     /// An error of the offload tiers, out of VRAM, or a lost GPU.
     pub fn prepare_ram_runs(&mut self, gpu: &Gpu, n_pages: usize) -> Result<bool, KvError> {
         self.residency.release_compressed();
-        if !self.has_offload() || !self.prepare_places(gpu, n_pages)? || self.offload.ram_places.version().is_none() {
+        if !self.has_offload() || !self.prepare_places(gpu, n_pages)? || !self.offload.ram_places.is_placed() {
             return Ok(false);
         }
         let (spec, of_frames, residency) = (self.spec, self.residency.version(), &self.residency);
@@ -140,7 +140,7 @@ impl VramCache {
     }
 
     /// A number that changes whenever a place changes.
-    pub fn places_version(&self) -> (u64, Option<(u64, usize)>) {
-        (self.residency.version(), self.offload.ram_places.version())
+    pub fn places_version(&self) -> (u64, u64) {
+        (self.residency.version(), self.offload.ram_places.places_version())
     }
 }

@@ -8,6 +8,7 @@ use crate::kv::offload::OffloadTiers;
 use crate::kv::store::Io;
 use crate::kv::transfer::OffloadReport;
 use crate::kv::vram::VramCache;
+use crate::kv::vram::ram_places::RamPlaces;
 use crate::kv::vram::staging::StagingPool;
 use crate::kv::vram::stream::TIMEOUT;
 
@@ -55,6 +56,8 @@ impl VramCache {
             // Pages that a lost GPU cannot return are recomputed.
             let _ = self.drain_readbacks(gpu);
             let _ = self.release_places(gpu);
+            // Versions of other tiers may be the same.
+            self.offload.ram_places = RamPlaces::none_after(&self.offload.ram_places);
             io = self.offload.close();
         }
         self.offload.clear();

@@ -38,7 +38,7 @@ struct RamRuns {
     /// by layer
     layers: Vec<Vec<RamRun>>,
     /// version of the frames and of the places; None: there are none
-    of: Option<(u64, (u64, usize))>,
+    of: Option<(u64, u64)>,
     /// changes with the runs
     version: u64,
 }
@@ -51,6 +51,8 @@ pub(super) struct RamPlaces {
     segments: Vec<RamSegment>,
     /// changes with the segments
     version: u64,
+    /// changes whenever slabs are taken or given up
+    places_version: u64,
     /// keeps the slabs of all places in use
     slabs: Vec<PageBytes>,
     /// by layer, then page: frame in a region; None if the page is not in RAM
@@ -72,7 +74,8 @@ impl RamPlaces {
     /// No places, after those of `before`.
     pub fn none_after(before: &RamPlaces) -> RamPlaces {
         let runs = RamRuns { version: before.runs.version + 1, ..RamRuns::default() };
-        RamPlaces { version: before.version + 1, runs, ..RamPlaces::default() }
+        let (version, places_version) = (before.version + 1, before.places_version + 1);
+        RamPlaces { version, places_version, runs, ..RamPlaces::default() }
     }
 
     /// True if there are places of this version and number of pages.
@@ -95,9 +98,14 @@ impl RamPlaces {
         self.of.is_some() || !self.regions.is_empty()
     }
 
-    /// Version of the RAM tier, and number of pages. None if nothing is read in place.
-    pub fn version(&self) -> Option<(u64, usize)> {
-        self.of
+    /// True if there are places.
+    pub fn is_placed(&self) -> bool {
+        self.of.is_some()
+    }
+
+    /// A number that changes whenever a place changes, never the same for another context.
+    pub fn places_version(&self) -> u64 {
+        self.places_version
     }
 
     /// Segments of the regions, and a number that changes with them.
@@ -122,6 +130,7 @@ impl RamPlaces {
         of: (u64, usize),
     ) -> Result<(), String> {
         (self.of, self.slabs) = (None, Vec::new());
+        self.places_version += 1;
         let mut regions: Vec<Arc<dyn HostRegion>> = Vec::new();
         let mut place = |page: &PageBytes| -> Result<Place, String> {
             let source = page.source();
@@ -150,7 +159,7 @@ impl RamPlaces {
 
     /// True if there are runs for the frames of this version.
     pub fn has_runs(&self, of_frames: u64) -> bool {
-        self.of.is_some() && self.runs.of == self.of.map(|of| (of_frames, of))
+        self.of.is_some() && self.runs.of == Some((of_frames, self.places_version))
     }
 
     /// Makes a run of the pages of each layer in each region, of those for which `is_read(layer, page)` is true.
@@ -185,7 +194,7 @@ impl RamPlaces {
             let table = buffer.slice(4 * at as u64, spec.table_bytes(n_pages));
             layers[layer].push(RamRun { segment, table, n_pages });
         }
-        self.runs = RamRuns { layers, of: self.of.map(|of| (of_frames, of)), version: self.runs.version + 1 };
+        self.runs = RamRuns { layers, of: Some((of_frames, self.places_version)), version: self.runs.version + 1 };
         Ok(())
     }
 
@@ -214,7 +223,7 @@ impl RamPlaces {
                 None => gpu.readable_region(region)?,
             };
             let n_frames = region.region().span().1 / page_bytes;
-            let buffer = region.buffer().ok_or("it has no buffer")?;
+            let buffer = region.buffer();
             for begin in (0..n_frames).step_by(max_frames) {
                 let n_here = max_frames.min(n_frames - begin);
                 let pages = buffer.slice((begin * page_bytes) as u64, (n_here * page_bytes) as u64);

@@ -105,14 +105,9 @@ impl SelectionBuffers {
         })
     }
 
-    /// Forgets the earlier steps: the next one scores the most candidates. Resets the counter.
+    /// Forgets the earlier steps: the next one scores the most candidates. Resets the counters.
     pub fn reset(&self, gpu: &Gpu) {
-        self.reset_state(gpu);
         gpu.write(&self.state, bytemuck::cast_slice(&vec![0u32; (self.state.size / 4) as usize]));
-    }
-
-    /// The same without the counter.
-    pub fn reset_state(&self, gpu: &Gpu) {
         let n_heads = (self.heads.size / 8) as usize;
         gpu.write(&self.heads, bytemuck::cast_slice(&vec![[0.0, UNKNOWN]; n_heads]));
     }

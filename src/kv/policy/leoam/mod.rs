@@ -47,7 +47,7 @@ const NEGLIGIBLE_MASS: f32 = 1e-3;
 const UNFETCHED_MASS: f32 = 2e-2;
 /// Attention mass of a token from which its page is an unpredicted candidate.
 const HIGH_MASS: f32 = 1e-2;
-/// Offloaded pages with the highest bounds that are scored, per page that is read.
+/// Pages with the highest bounds that are scored, per page that is read: by the CPU those of them that are offloaded.
 const OFFLOADED_SCORED_PER_READ: usize = 2;
 /// Maximum of pages that the GPU scores, or of offloaded pages whose bounds may be tight, per page that is read. It keeps the
 /// scoring work independent of the context length, and has to be large: a maximum over 64 keys is a loose bound, so the best
