@@ -28,9 +28,13 @@ static HARDWARE_IN_PLACE: LazyLock<Arc<DevicePool>> = LazyLock::new(|| {
 });
 
 fn options(rate: f32, vram: Option<u64>) -> LoadOptions {
+    with_ram(rate, vram, 64 << 20)
+}
+
+fn with_ram(rate: f32, vram: Option<u64>, ram: u64) -> LoadOptions {
     let amount = SelectionBudget::Rate(rate);
     let policy = Some(PolicySpec { kind: PolicyKind::LeoAm, amount, is_forced: true, ..PolicySpec::default() });
-    let budgets = Tiers { vram: vram.map(Bytes), ram: Some(Bytes(64 << 20)), disk: None };
+    let budgets = Tiers { vram: vram.map(Bytes), ram: Some(Bytes(ram)), disk: None };
     LoadOptions { budgets, policy, context: Some(8192), ..LoadOptions::default() }
 }
 
@@ -197,4 +201,39 @@ fn everything_read_in_place_equals_everything_read_in_vram() {
     assert_eq!(in_vram.moved_bytes.ram_to_vram, 0);
     let (moved, prefilled) = (below.moved_bytes.ram_to_vram, below.pages.fetched * PAGE_BYTES);
     assert!(moved > prefilled, "{moved} and {prefilled} bytes");
+}
+
+#[test]
+fn everything_paged_in_from_disk_equals_everything_read_in_vram() {
+    let test = "everything_paged_in_from_disk_equals_everything_read_in_vram";
+    let tokens = tokens_of(&half_document()[..6000]);
+    let n_prefix = tokens.len() - 12;
+    let score = |vram| {
+        let handle = start(test, with_ram(1.0, vram, 3 << 20))?;
+        let (rows, _, summary) = rows(&handle, EngineCommand::Score { request: 1, tokens: tokens.clone(), n_prefix });
+        Some((rows, summary))
+    };
+    let Some((want, _)) = score(None) else { return };
+    let (got, paged) = score(Some(1 << 20)).unwrap();
+    let (error, _) = nmse(&got, &want);
+    assert!(error <= 1e-6, "{error:.2e}");
+    assert!(paged.moved_bytes.disk_to_ram > 12 * PAGE_BYTES && paged.kv_peak_bytes.ram <= 3 << 20, "{paged:?}");
+    let selection = paged.selection.unwrap();
+    assert_eq!(selection.evaluation_ms_per_step, 0.0, "the CPU selects nothing");
+}
+
+#[test]
+fn answers_come_from_pages_on_disk_that_are_paged_in() {
+    let test = "answers_come_from_pages_on_disk_that_are_paged_in";
+    let Some(handle) = start(test, with_ram(0.1, Some(1 << 20), 5 << 20)) else { return };
+    for (question, answer) in [
+        ("What is the current temperature for Reribe?", "The current temperature for Reribe is Mare-3409."),
+        ("What is the current population for Bemopuna?", "The current population for Bemopuna is 9556697."),
+    ] {
+        let (text, summary) = generate(&handle, question, 24);
+        assert_eq!((text.as_str(), summary.attention), (answer, AttentionKind::Selective));
+        let selection = summary.selection.unwrap();
+        assert!(selection.evaluation_ms_per_step == 0.0 && selection.share_read < 0.45, "{selection:?}");
+        assert!(summary.moved_bytes.disk_to_ram > 0 && summary.kv_peak_bytes.ram <= 5 << 20, "{:?}", summary.moved_bytes);
+    }
 }

@@ -19,7 +19,7 @@ use crate::engine::selection::promotion::Promotion;
 use crate::gpu::kernels::attention_decode::AttentionDecode;
 use crate::gpu::kernels::page_bounds::PageBoundsKernel;
 use crate::gpu::kernels::selection::{SelectionBindings, SelectionBuffers, SelectionCapacity, SelectionSizes, TokenSelection};
-use crate::gpu::{Binding, Gpu, Slice};
+use crate::gpu::{Binding, Buffer, Gpu, Slice};
 use crate::kv::VramCache;
 
 /// Kernels, buffers and bind groups.
@@ -33,6 +33,10 @@ pub(in crate::engine) struct DeviceSelection {
     n_rows: usize,
     /// true if the GPU selects in this step
     pub is_active: bool,
+    /// true if pages are brought to RAM in this step, layer by layer
+    pub is_paged: bool,
+    /// readback of the listed pages of a layer
+    pub listed: Option<Buffer>,
     /// the last answer reads everything because that is faster
     pub reads_all: bool,
     /// the state is of another answer
@@ -98,6 +102,8 @@ impl DeviceSelection {
             promotion: Promotion::default(),
             n_rows: 0,
             is_active: false,
+            is_paged: false,
+            listed: None,
             reads_all: false,
             is_stale: false,
             n_selections: 0,
@@ -165,7 +171,17 @@ impl DeviceSelection {
             let splits = pages.iter().map(|pages| decode.bind_split(gpu, [q, pages, &buffers.table, acc, state]));
             bindings.decode.push(splits.collect::<Result<_, _>>()?);
         }
-        let (segments, version) = kv.ram_segments();
+        self.bind_ram(gpu, parts, decode)
+    }
+
+    /// Creates the bind groups of regions of the RAM tier, if these have changed.
+    ///
+    /// # Errors
+    /// Out of VRAM, a lost device.
+    pub fn bind_ram(&mut self, gpu: &Gpu, parts: DeviceParts<'_>, decode: &AttentionDecode) -> Result<(), EngineError> {
+        let (Some(buffers), Some(bindings)) = (&self.buffers, &mut self.bindings) else { return Ok(()) };
+        let (q, (acc, state)) = (&parts.model.act.q, parts.split_slices()?);
+        let (segments, version) = parts.kv.ram_segments();
         if (bindings.in_ram.of, bindings.in_ram.scores.len()) != (version, segments.len()) {
             let pages = || segments.iter().map(|segment| &segment.pages);
             let scores = pages().map(|pages| self.kernels.bind_scores(gpu, buffers, [q, pages]));
@@ -181,8 +197,10 @@ impl DeviceSelection {
         self.is_stale = true;
     }
 
-    /// Prepares a step of `n_rows` over the first `n_pages`. True if the device can select in it: all pages are in VRAM or RAM.
-    pub fn begin_step(&mut self, gpu: &Gpu, kv: &VramCache, n_rows: usize, n_pages: usize) -> bool {
+    /// Prepares a step of `n_rows` over the first `n_pages`. True if the device can select in it: all pages are in VRAM or RAM, or
+    /// it `is_paged`.
+    pub fn begin_step(&mut self, gpu: &Gpu, kv: &VramCache, (n_rows, n_pages): (usize, usize), is_paged: bool) -> bool {
+        self.is_paged = is_paged;
         let Some(buffers) = self.buffers.as_ref().filter(|_| self.bindings.is_some()) else { return false };
         // With another number of rows, the state of a row may be that of another sequence.
         if self.is_stale || n_rows != self.n_rows {
@@ -191,7 +209,10 @@ impl DeviceSelection {
             (self.is_stale, self.n_rows, self.n_selections, self.n_moved) = (false, n_rows, 0, [0; 2]);
         }
         let now = Some((kv.places_version(), n_pages));
-        if self.frames.of != now {
+        if is_paged {
+            // Each layer gets its frames when its turn comes.
+            self.frames = KnownFrames { of: None, layers: Some(vec![Vec::new(); buffers.capacity.n_layers]) };
+        } else if self.frames.of != now {
             let of_layers: Option<Vec<Vec<u32>>> =
                 (0..buffers.capacity.n_layers).map(|layer| kv.places(layer, n_pages)).collect();
             for (layer, frames) in of_layers.iter().flatten().enumerate() {
@@ -202,6 +223,14 @@ impl DeviceSelection {
             self.frames = KnownFrames { of: now, layers: of_layers };
         }
         self.frames.layers.is_some()
+    }
+
+    /// Writes the frames of the pages of a layer in a paged step: to see which are on disk, or to read them.
+    pub fn write_frames(&mut self, gpu: &Gpu, layer: usize, frames: Vec<u32>) {
+        if let (Some(buffers), Some(layers)) = (&self.buffers, &mut self.frames.layers) {
+            gpu.write(&buffers.frames_of(layer), bytemuck::cast_slice(&frames));
+            layers[layer] = frames;
+        }
     }
 
     /// Reads the counters since the last reset, and counts the bytes that kernels read in place. None if there was no selection.

@@ -13,6 +13,7 @@ use crate::engine::runner::pass::{Pass, Row, Splits};
 use crate::engine::runner::submit_pacer::SubmitPacer;
 use crate::engine::selection::Selector;
 use crate::engine::selection::device_selection::DeviceSelection;
+use crate::engine::selection::paged_step::{NEW_REGIONS, pin_used_pages};
 use crate::engine::selection::sequence_policy::{RowSelection, SequencePolicy};
 use crate::engine::selection::step::Device;
 use crate::gpu::kernels::attention_decode::{SegmentEntries, SegmentKeys};
@@ -41,15 +42,20 @@ impl Executor {
         // Without overlap, pages in RAM are transferred one after the other.
         let may_read = |kv: &VramCache| !self.synchronous || (0..n_layer).all(|l| kv.is_all_resident(l, n_pages as u32));
         let is_placed = sizes.is_some() && n_pages > 0 && may_read(&self.kv) && self.kv.prepare_places(gpu, n_pages)?;
-        if let Some(sizes) = sizes.as_ref().filter(|_| is_placed) {
-            self.promote_pages(gpu, pacer, n_pages)?;
-            self.reserve_lists(gpu, rows, n_context, sizes.iter().map(SelectionSizes::n_table).max().unwrap_or(0))?;
+        let is_paged = !is_placed && sizes.is_some() && self.begin_paging(gpu, n_pages)?;
+        if !is_paged && !self.kv.reads_places() {
+            self.release_places(gpu)?;
+        }
+        if let Some(sizes) = sizes.as_ref().filter(|_| is_placed || is_paged) {
+            self.promote_pages(gpu, pacer, n_pages, is_paged)?;
+            let n_table = sizes.iter().map(SelectionSizes::n_table).max().unwrap_or(0);
+            self.reserve_lists(gpu, rows, n_context, n_table, if is_paged { NEW_REGIONS } else { 0 })?;
         }
         let Some(device) = self.selector.as_mut().map(|selector| &mut selector.device) else { return Ok(()) };
         let capacity = device.buffers.as_ref().map(|buffers| buffers.capacity);
         let fits = |sizes: &SelectionSizes| capacity.is_some_and(|capacity| capacity.holds(rows.len(), sizes));
-        let fits = is_placed && sizes.iter().flatten().all(fits);
-        device.is_active = fits && device.begin_step(gpu, &self.kv, rows.len(), n_pages);
+        let fits = (is_placed || is_paged) && sizes.iter().flatten().all(fits);
+        device.is_active = fits && device.begin_step(gpu, &self.kv, (rows.len(), n_pages), is_paged);
         Ok(())
     }
 
@@ -72,19 +78,30 @@ impl Executor {
     }
 
     /// Moves often-selected pages to frames, if some pages are read in RAM.
-    fn promote_pages(&mut self, gpu: &Gpu, pacer: &mut SubmitPacer, n_pages: usize) -> Result<(), EngineError> {
+    fn promote_pages(&mut self, gpu: &Gpu, pacer: &mut SubmitPacer, n_pages: usize, is_paged: bool) -> Result<(), EngineError> {
         let Executor { selector: Some(selector), kv, .. } = self else { return Ok(()) };
         let DeviceSelection { buffers: Some(buffers), promotion, .. } = &mut selector.device else { return Ok(()) };
         if kv.ram_segments().0.is_empty() {
             return Ok(());
         }
         let frequency = (&mut selector.frequency, selector.clock);
-        promotion.begin_step(gpu, (&mut pacer.recorder, kv), buffers, frequency, n_pages)
+        let is_counted = promotion.begin_step(gpu, (&mut pacer.recorder, kv), buffers, frequency, n_pages)?;
+        if is_counted && is_paged {
+            pin_used_pages(kv, &selector.frequency, n_pages, selector.clock);
+        }
+        Ok(())
     }
 
-    /// Reserves splits for the lists of all segments, those in RAM included, and creates the missing bind groups.
-    fn reserve_lists(&mut self, gpu: &Gpu, rows: &[Row], n_context: usize, n_table: usize) -> Result<(), EngineError> {
-        let n_in_ram = self.kv.ram_segments().0.len();
+    /// Reserves splits for the lists of all segments, those in RAM and `n_new` more included, and creates the missing bind groups.
+    fn reserve_lists(
+        &mut self,
+        gpu: &Gpu,
+        rows: &[Row],
+        n_context: usize,
+        n_table: usize,
+        n_new: usize,
+    ) -> Result<(), EngineError> {
+        let n_in_ram = self.kv.ram_segments().0.len() + n_new;
         if let Some(selector) = self.selector.as_ref().filter(|_| n_in_ram > 0) {
             let n_segments = self.kv.shapes().len() + n_in_ram;
             let splits = Splits::new(&selector.decode, rows, n_context, &vec![n_table; n_segments]);
@@ -120,10 +137,13 @@ impl Executor {
             return self.attend(device.gpu, device.pacer, layer, n_context, &Pass::Rows(rows)).map(Some);
         }
         let sizes = rows.first().and_then(|row| row.policy.as_deref()?.device_sizes(layer, n_pages));
-        let selection = &mut s.device;
-        let (Some(buffers), Some(bindings), Some(sizes)) = (&selection.buffers, &selection.bindings, sizes) else {
+        let Some(sizes) = sizes else { return Ok(None) };
+        if !self.list_candidates(s, device, layer, rows.len(), sizes)? {
             return Ok(None);
-        };
+        }
+        let is_paged = s.device.is_paged;
+        let selection = &mut s.device;
+        let (Some(buffers), Some(bindings)) = (&selection.buffers, &selection.bindings) else { return Ok(None) };
         let kernels = &selection.kernels;
         let pacer = &mut *device.pacer;
         let (ram_segments, _) = self.kv.ram_segments();
@@ -148,11 +168,8 @@ impl Executor {
         pacer.mark(KernelFamily::Attention, layer as u32);
         self.attend_tails(pacer, layer, n_context, rows, &mut splits);
         pacer.mark(KernelFamily::Evaluation, layer as u32);
-        let first_in_ram = ram_segments.first().map(|segment| segment.first_frame);
         let (n_rows, n_splits, n_tail) = (rows.len(), splits.n_splits, splits.n_tail());
-        let place = SelectionPlace { layer, n_rows, n_splits, n_tail, first_in_ram };
-        s.score_pages.record(&mut pacer.recorder, &bindings.page_bounds[layer], n_pages, rows.len());
-        kernels.record_candidates(&mut pacer.recorder, &bindings.selection, buffers, place, sizes);
+        let place = SelectionPlace { layer, n_rows, n_splits, n_tail, first_in_ram: self.kv.first_frame_in_ram(is_paged) };
         for (frames, scores, _) in &segments {
             kernels.record_scores(&mut pacer.recorder, scores, buffers, place, sizes, *frames);
         }

@@ -23,6 +23,7 @@ mod observation_window;
 mod overlap;
 pub(in crate::engine) mod page_attention;
 pub(in crate::engine) mod page_attention_meter;
+mod paged_step;
 mod promotion;
 pub(in crate::engine) mod selected_ops;
 pub(in crate::engine) mod sequence_policy;
@@ -206,9 +207,9 @@ impl Selector {
         (!reads_all).then_some(policy)
     }
 
-    /// True if the GPU selected in the last step.
+    /// True if the GPU selected in the last step without any readback.
     pub(in crate::engine) fn selects_on_device(&self) -> bool {
-        self.device.is_active
+        self.device.is_active && !self.device.is_paged
     }
 
     /// True if the last answer reads everything because that is faster.

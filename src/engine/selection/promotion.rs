@@ -65,7 +65,7 @@ impl Promotion {
     }
 
     /// Begins a step over the first `n_pages`, after everything before it was submitted and returned: moves arrived pages to their
-    /// frames, and starts the transfer of pages that `frequency` favors.
+    /// frames, and starts the transfer of pages that `frequency` favors. True if it has new counts.
     ///
     /// # Errors
     /// An error of the offload tiers, out of memory, a lost device.
@@ -76,10 +76,12 @@ impl Promotion {
         buffers: &SelectionBuffers,
         (frequency, clock): (&mut FrequencyTable, u64),
         n_pages: usize,
-    ) -> Result<(), EngineError> {
+    ) -> Result<bool, EngineError> {
         self.recorded = kv.record_promoted(gpu, recorder)?;
         self.n_steps += 1;
-        if let Some(uses) = self.poll(gpu)? {
+        let uses = self.poll(gpu)?;
+        let is_counted = uses.is_some();
+        if let Some(uses) = uses {
             self.count(&uses, buffers.capacity.n_pages, frequency, clock);
             let swaps = swaps(kv, frequency, clock, n_pages);
             if !swaps.is_empty() && !kv.is_promoting() {
@@ -98,7 +100,7 @@ impl Promotion {
             self.state = Readback::Recorded;
             self.n_steps = 0;
         }
-        Ok(())
+        Ok(is_counted)
     }
 
     /// The uses, if a readback has ended.

@@ -7,7 +7,8 @@
 //!
 //! Owner: [`OffloadTiers`](crate::kv::offload::OffloadTiers).
 
-use std::collections::{BTreeSet, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::base::Bytes;
 use crate::kv::offload::config::RamSplit;
@@ -15,8 +16,8 @@ use crate::kv::offload::page::Retention;
 use crate::kv::offload::ram_pages::RamPages;
 use crate::kv::store::{PageId, Slab, SlabPool};
 
-/// Order of the RAM copies: pinned pages, then the first groups. The last one is evicted first.
-type Rank = (bool, u32);
+/// Order of the RAM copies: pinned pages, then those that were paged in last, then the first groups. The last one is evicted first.
+type Rank = (bool, Reverse<u64>, u32);
 
 /// Memory of the offload tiers.
 #[derive(Debug)]
@@ -30,6 +31,9 @@ pub(super) struct RamTier {
     copies: BTreeSet<(Rank, PageId)>,
     /// pages whose copies are evicted last
     pinned: HashSet<PageId>,
+    /// number of the last call that paged a page in
+    paged_in: HashMap<PageId, u64>,
+    n_paged_in: u64,
     peak_bytes: u64,
 }
 
@@ -43,6 +47,8 @@ impl RamTier {
             pages: RamPages::new(split.n_slots),
             copies: BTreeSet::new(),
             pinned: HashSet::new(),
+            paged_in: HashMap::new(),
+            n_paged_in: 0,
             peak_bytes: 0,
         }
     }
@@ -81,6 +87,7 @@ impl RamTier {
     pub fn truncate(&mut self, n_groups: u32) {
         self.pages.retain(|p| p.group < n_groups);
         self.copies.retain(|(_, p)| p.group < n_groups);
+        self.paged_in.retain(|p, _| p.group < n_groups);
     }
 
     /// Caches these pages before all others.
@@ -90,8 +97,20 @@ impl RamTier {
         self.copies = copies.into_iter().map(|(_, page)| (self.rank(page), page)).collect();
     }
 
+    /// Ranks these pages before all that are not pinned.
+    pub fn page_in(&mut self, pages: &[PageId]) {
+        self.n_paged_in += 1;
+        for page in pages {
+            let is_copy = self.forget_copy(*page);
+            self.paged_in.insert(*page, self.n_paged_in);
+            if is_copy {
+                self.copies.insert((self.rank(*page), *page));
+            }
+        }
+    }
+
     fn rank(&self, page: PageId) -> Rank {
-        (!self.pinned.contains(&page), page.group)
+        (!self.pinned.contains(&page), Reverse(self.paged_in.get(&page).copied().unwrap_or(0)), page.group)
     }
 
     /// Number of pages that are only in RAM.
@@ -151,6 +170,7 @@ impl RamTier {
     pub fn drop_copy(&mut self) -> bool {
         match self.copies.pop_last() {
             Some((_, page)) => {
+                self.paged_in.remove(&page);
                 self.pages.remove(page);
                 true
             }

@@ -76,6 +76,23 @@ impl OffloadTiers {
         result
     }
 
+    /// Slabs of all of these pages in RAM, for kernels that read them where they are. Reads those on disk; other copies make room
+    /// for them. None if RAM cannot hold all of them at once. Waits.
+    ///
+    /// # Errors
+    /// As of [`OffloadTiers::fetch`].
+    pub fn page_in(&mut self, pages: &[PageId]) -> Result<Option<Vec<PageBytes>>, OffloadError> {
+        self.ram.page_in(pages);
+        let on_disk: Vec<PageId> = pages.iter().copied().filter(|page| !self.ram.pages.contains_key(page)).collect();
+        if !on_disk.is_empty() {
+            self.request(&on_disk);
+        }
+        for page in on_disk {
+            self.fetch(page)?;
+        }
+        Ok(pages.iter().map(|page| self.take_from_ram(*page, false).filter(|_| self.ram.pages.contains_key(page))).collect())
+    }
+
     /// The bandwidth limit if the disk has completed the read, otherwise the disk.
     fn cause_of_wait(&self, page: PageId) -> WaitCause {
         let is_done = self.reads.reading.get(&page).is_some_and(|tag| self.queue.is_delayed(*tag));

@@ -13,7 +13,7 @@ use crossbeam_channel::Sender;
 use crate::gpu::{StagingBuffer, TransferQueue};
 use crate::kv::error::KvError;
 use crate::kv::occupancy::TierOccupancy;
-use crate::kv::offload::{OffloadTiers, Retention};
+use crate::kv::offload::{OffloadError, OffloadTiers, PageBytes, Retention};
 use crate::kv::store::{Io, PageId};
 use crate::kv::transfer::plan::TransferPlan;
 
@@ -28,6 +28,9 @@ pub struct PageReadback {
     pub retention: Retention,
 }
 
+/// Pages in RAM, in order. None if RAM cannot hold all of them at once.
+pub(super) type PagedIn = Result<Option<Vec<PageBytes>>, OffloadError>;
+
 /// Messages of the engine.
 pub(super) enum Message {
     Open(Box<OffloadTiers>),
@@ -40,6 +43,7 @@ pub(super) enum Message {
     Truncate(usize),
     DropRamCopies(Vec<PageId>),
     Pin(HashSet<PageId>),
+    PageIn(Vec<PageId>, Sender<PagedIn>),
     Invalidate(u32),
     Flush(Sender<bool>),
     Report(Sender<()>),

@@ -37,7 +37,7 @@ use crate::gpu::{StagingBuffer, TransferQueue};
 use crate::kv::bandwidth_limit::SharedLimit;
 use crate::kv::error::KvError;
 use crate::kv::occupancy::TierOccupancy;
-use crate::kv::offload::OffloadTiers;
+use crate::kv::offload::{OffloadError, OffloadTiers, PageBytes};
 use crate::kv::spec::KvSpec;
 use crate::kv::store::{Io, PageId};
 use crate::telemetry::Hub;
@@ -156,6 +156,20 @@ impl Transfer {
     /// Caches copies of these pages in RAM before all others.
     pub fn pin(&self, pages: HashSet<PageId>) {
         self.send(Message::Pin(pages));
+    }
+
+    /// Slabs in RAM of these pages, in order, which are read from disk if they are not there. None if RAM cannot hold all of them
+    /// at once. Waits.
+    ///
+    /// # Errors
+    /// [`KvError::Missing`] if a page must be recomputed, an error of the offload tiers, the end of the thread.
+    pub fn page_in(&self, pages: Vec<PageId>) -> Result<Option<Vec<PageBytes>>, KvError> {
+        let (done, wait) = bounded(1);
+        self.send(Message::PageIn(pages, done));
+        wait.recv().map_err(|_| KvError::TransferGone)?.map_err(|error| match error {
+            OffloadError::Missing(page) => KvError::Missing(page.group),
+            error => error.into(),
+        })
     }
 
     /// These pages stay in VRAM, so RAM need not cache them.

@@ -137,6 +137,11 @@ impl TransferWorker {
                     offload.pin(pages);
                 }
             }
+            Message::PageIn(pages, done) => {
+                let paged_in = self.offload.as_mut().map_or(Ok(None), |offload| offload.page_in(&pages));
+                self.report_faults();
+                let _ = done.send(paged_in);
+            }
             Message::Flush(done) => {
                 let flushed = self.offload.as_mut().is_none_or(|offload| offload.flush());
                 self.report_faults();

@@ -20,7 +20,8 @@ const SPARE_GROUPS: u64 = 2;
 
 impl VramCache {
     /// Whether kernels can read the first `n_pages` of every layer, in VRAM or in RAM. Afterwards [`VramCache::places`] has their
-    /// frames. May wait for the device, and for pages on their way to RAM.
+    /// frames. May wait for the device, and for pages on their way to RAM. Regions that are not needed any more stay imported until
+    /// [`VramCache::release_places`].
     ///
     /// # Errors
     /// An error of the offload tiers, or a lost GPU.
@@ -38,7 +39,6 @@ impl VramCache {
     fn find_places(&mut self, gpu: &Gpu, n_pages: usize) -> Result<bool, KvError> {
         let is_resident = (0..self.spec.n_layer).all(|layer| self.is_all_resident(layer, n_pages as u32));
         if is_resident || !self.has_offload() || gpu.reads_host_memory().is_err() {
-            self.release_places(gpu)?;
             return Ok(is_resident);
         }
         // Pages that were just completed are on their way.
@@ -50,7 +50,10 @@ impl VramCache {
             let others = pages.filter(|(layer, page)| self.residency.frame(*layer, *page).is_none());
             let has_room = ram_pages.n_free() >= SPARE_GROUPS * self.spec.n_layer as u64;
             if !has_room || !ram_pages.has_all(others.map(|(layer, page)| PageId::kv(layer as u32, page))) {
-                self.release_places(gpu)?;
+                if self.offload.ram_places.is_placed() {
+                    gpu.wait_idle()?;
+                    self.offload.ram_places.release_slabs();
+                }
                 return Ok(false);
             }
             // Submitted steps may still read the slabs that are given up.
@@ -65,6 +68,11 @@ impl VramCache {
             }
         }
         Ok((0..self.spec.n_layer).all(|layer| self.places(layer, n_pages).is_some()))
+    }
+
+    /// True if kernels read pages in RAM, and none on disk alone.
+    pub fn reads_places(&self) -> bool {
+        self.offload.ram_places.is_placed()
     }
 
     /// Whether attention over everything can read the first `n_pages` of every layer without a transfer, some of them in RAM.

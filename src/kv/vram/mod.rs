@@ -20,6 +20,7 @@ mod occupancy;
 mod offload_link;
 mod offload_state;
 mod page_stream;
+mod paging;
 mod promotion;
 mod ram_places;
 mod seal;

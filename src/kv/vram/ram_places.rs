@@ -5,6 +5,7 @@
 //! ```
 //! Invariant: the slabs of all places stay in use, so that what a submitted step reads does not move.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::gpu::{Gpu, GpuError, HostRegion, ReadableRegion, Slice};
@@ -60,6 +61,8 @@ pub(super) struct RamPlaces {
     /// version of the RAM tier, and number of pages; None: nothing is read in place
     of: Option<(u64, usize)>,
     runs: RamRuns,
+    /// frames of the layer that was paged in last, by page
+    paged_in: HashMap<u32, u32>,
     /// whether all pages can be read, as of these versions of the frames and of the RAM tier, and number of pages
     known: Option<(PlacesKey, bool)>,
 }
@@ -116,6 +119,52 @@ impl RamPlaces {
     /// Frame of a page of a layer.
     pub fn frame(&self, layer: usize, page: usize) -> Option<u32> {
         self.frames.get(layer).filter(|_| self.of.is_some())?.get(page).copied().flatten()
+    }
+
+    /// Gives up the slabs of all places, but not the regions. Submitted kernels must have ended.
+    pub fn release_slabs(&mut self) {
+        self.release_layer();
+        self.frames.clear();
+        self.runs.layers.clear();
+    }
+
+    /// Gives up the slabs of the layer that was paged in last.
+    pub fn release_layer(&mut self) {
+        (self.of, self.slabs) = (None, Vec::new());
+        self.paged_in.clear();
+        self.places_version += 1;
+    }
+
+    /// Frame of a page of the layer that was paged in last.
+    pub fn paged_frame(&self, page: u32) -> Option<u32> {
+        self.paged_in.get(&page).copied()
+    }
+
+    /// Takes the slabs of these pages of one layer, of `page_bytes` each. Frames begin with `first_frame`; earlier regions keep
+    /// theirs.
+    ///
+    /// # Errors
+    /// A region that the device cannot read, as a clause.
+    pub fn place_layer(
+        &mut self,
+        gpu: &Gpu,
+        pages: Vec<(u32, PageBytes)>,
+        (page_bytes, first_frame): (usize, usize),
+    ) -> Result<(), String> {
+        for (page, bytes) in pages {
+            let source = bytes.source();
+            if !source.offset.is_multiple_of(page_bytes) {
+                return Err(format!("a page begins at byte {}", source.offset));
+            }
+            let found = self.regions.iter().find(|(region, _)| region.region().id() == source.region.id());
+            let first = match found {
+                Some((_, first)) => *first,
+                None => self.append_region(gpu, source.region, None, (page_bytes, first_frame))?,
+            };
+            self.paged_in.insert(page, (first + source.offset / page_bytes) as u32);
+            self.slabs.push(bytes);
+        }
+        Ok(())
     }
 
     /// Takes the slabs of these pages, by layer, of `page_bytes` each; `of` is their version. Frames begin with `first_frame`.
@@ -203,35 +252,42 @@ impl RamPlaces {
         (&self.runs.layers, self.runs.version)
     }
 
-    fn set_regions(
-        &mut self,
-        gpu: &Gpu,
-        regions: Vec<Arc<dyn HostRegion>>,
-        (page_bytes, mut first_frame): (usize, usize),
-    ) -> Result<(), String> {
+    fn set_regions(&mut self, gpu: &Gpu, regions: Vec<Arc<dyn HostRegion>>, sizes: (usize, usize)) -> Result<(), String> {
         if self.regions.iter().map(|(region, _)| region.region().id()).eq(regions.iter().map(|region| region.id())) {
             return Ok(());
         }
         self.version += 1;
         self.segments.clear();
         let mut known = std::mem::take(&mut self.regions);
-        let max_frames = (gpu.max_binding_bytes() as usize / page_bytes).max(1);
         for region in regions {
             let found = known.iter().position(|(known, _)| known.region().id() == region.id());
-            let region = match found {
-                Some(i) => known.swap_remove(i).0,
-                None => gpu.readable_region(region)?,
-            };
-            let n_frames = region.region().span().1 / page_bytes;
-            let buffer = region.buffer();
-            for begin in (0..n_frames).step_by(max_frames) {
-                let n_here = max_frames.min(n_frames - begin);
-                let pages = buffer.slice((begin * page_bytes) as u64, (n_here * page_bytes) as u64);
-                self.segments.push(RamSegment { pages, first_frame: first_frame + begin, n_frames: n_here });
-            }
-            self.regions.push((region, first_frame));
-            first_frame += n_frames;
+            let readable = found.map(|i| known.swap_remove(i).0);
+            self.append_region(gpu, region, readable, sizes)?;
         }
         Ok(())
+    }
+
+    /// Appends the segments of a region, which may be `readable` already. Returns its first frame: the one after all others, or
+    /// `first_frame`.
+    fn append_region(
+        &mut self,
+        gpu: &Gpu,
+        region: Arc<dyn HostRegion>,
+        readable: Option<ReadableRegion>,
+        (page_bytes, first_frame): (usize, usize),
+    ) -> Result<usize, String> {
+        let readable = readable.map_or_else(|| gpu.readable_region(region), Ok)?;
+        let first_frame = self.segments.last().map_or(first_frame, |last| last.first_frame + last.n_frames);
+        let max_frames = (gpu.max_binding_bytes() as usize / page_bytes).max(1);
+        let n_frames = readable.region().span().1 / page_bytes;
+        let buffer = readable.buffer();
+        for begin in (0..n_frames).step_by(max_frames) {
+            let n_here = max_frames.min(n_frames - begin);
+            let pages = buffer.slice((begin * page_bytes) as u64, (n_here * page_bytes) as u64);
+            self.segments.push(RamSegment { pages, first_frame: first_frame + begin, n_frames: n_here });
+        }
+        self.regions.push((readable, first_frame));
+        self.version += 1;
+        Ok(first_frame)
     }
 }
