@@ -2,12 +2,14 @@
 #![allow(dead_code, reason = "each bench uses some of it")]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use strata::engine::{
     DocumentRef, EngineCommand, EngineEvent, EngineHandle, LoadOptions, Message, ModelInfo, ModelSource, PromptRequest,
     RequestId, RequestSummary, Role, Sampling,
 };
+use strata::gpu::{DevicePool, FeatureOverrides};
 
 /// Repetitions of everything timed; the median counts.
 pub const N_ROUNDS: usize = 3;
@@ -31,7 +33,17 @@ pub fn engine(options: LoadOptions) -> EngineHandle {
 
 /// An engine with another model, and the info of that model.
 pub fn engine_of(source: ModelSource, options: LoadOptions) -> (EngineHandle, Box<ModelInfo>) {
-    let handle = strata::engine::spawn(|| {});
+    engine_on(DevicePool::default(), source, options)
+}
+
+/// Same on devices that transfer pages of the RAM tier, as the papers do, even if they could read them in place.
+pub fn transferring_engine(source: ModelSource, options: LoadOptions) -> (EngineHandle, Box<ModelInfo>) {
+    let overrides = FeatureOverrides { host_import: Some(false), ..FeatureOverrides::default() };
+    engine_on(DevicePool::with_overrides(overrides), source, options)
+}
+
+fn engine_on(devices: DevicePool, source: ModelSource, options: LoadOptions) -> (EngineHandle, Box<ModelInfo>) {
+    let handle = strata::engine::spawn_with(|| {}, None, Arc::new(devices));
     assert!(handle.send(EngineCommand::LoadModel { source, options }));
     loop {
         match handle.wait(Duration::from_secs(120)).unwrap() {

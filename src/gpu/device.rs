@@ -34,8 +34,9 @@ pub struct FeatureOverrides {
     pub no_host_memory: bool,
     /// uploads on the queue of the kernels
     pub no_transfer_queue: bool,
-    /// import of host memory even on a device without memory of its own, or without a further queue
-    pub host_import: bool,
+    /// Some(true): import of host memory and a queue for copies even on a device without memory of its own, or without a further
+    /// queue. Some(false): no import on such a device
+    pub host_import: Option<bool>,
 }
 
 /// Options for opening a device.
@@ -104,8 +105,7 @@ impl Health {
     }
 }
 
-/// Opens an adapter: with the import of host memory, except for software devices, and with one more queue for copies if it is a
-/// card that has one.
+/// Opens an adapter: with the import of host memory, and with one more queue for copies if it is a card that has one.
 fn open_device(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
@@ -115,11 +115,11 @@ fn open_device(
     let no_queue = || "the device has no memory of its own".to_owned();
     let opened = match info.device_type {
         _ if overrides.no_transfer_queue || overrides.no_host_memory => Err("a second queue is switched off".to_owned()),
-        _ if has_own_memory(&info) || overrides.host_import => {
-            open_with_transfer_queue(adapter, descriptor, overrides.host_import)
+        _ if has_own_memory(&info) || overrides.host_import == Some(true) => {
+            open_with_transfer_queue(adapter, descriptor, overrides.host_import == Some(true))
         }
         // A queue would copy pages once more in the same memory, but kernels may read the RAM tier.
-        wgpu::DeviceType::IntegratedGpu => {
+        wgpu::DeviceType::IntegratedGpu | wgpu::DeviceType::Cpu if overrides.host_import.is_none() => {
             open_with_transfer_queue(adapter, descriptor, true).map(|opened| OpenedDevice { slot: Err(no_queue()), ..opened })
         }
         _ => Err(no_queue()),

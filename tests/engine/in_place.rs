@@ -15,15 +15,16 @@ use crate::teacher_forcing::{rows, tokens_of};
 use crate::{engine_on, finish, half_document, saved_as};
 
 /// Devices that read RAM in place, with the kernels for software devices.
-static IN_PLACE: LazyLock<Arc<DevicePool>> =
-    LazyLock::new(|| Arc::new(DevicePool::with_overrides(FeatureOverrides { host_import: true, ..FeatureOverrides::default() })));
+static IN_PLACE: LazyLock<Arc<DevicePool>> = LazyLock::new(|| {
+    Arc::new(DevicePool::with_overrides(FeatureOverrides { host_import: Some(true), ..FeatureOverrides::default() }))
+});
 
 /// Bytes of a page of the built-in model.
 const PAGE_BYTES: u64 = 64 * 3072 / 6;
 
 /// The same with the kernels for real GPUs.
 static HARDWARE_IN_PLACE: LazyLock<Arc<DevicePool>> = LazyLock::new(|| {
-    let overrides = FeatureOverrides { host_import: true, hardware_kernels: true, ..FeatureOverrides::default() };
+    let overrides = FeatureOverrides { host_import: Some(true), hardware_kernels: true, ..FeatureOverrides::default() };
     Arc::new(DevicePool::with_overrides(overrides))
 });
 

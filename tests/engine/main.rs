@@ -34,16 +34,16 @@ use strata::engine::{
     RequestSummary,
 };
 
-/// Devices of ended engines, reused by new ones.
-static DEVICES: LazyLock<Arc<strata::gpu::DevicePool>> = LazyLock::new(Arc::default);
+/// Devices that transfer pages of the RAM tier. They are reused by engines of later tests.
+static DEVICES: LazyLock<Arc<strata::gpu::DevicePool>> = LazyLock::new(|| transferring(false));
 
 /// Software devices that run the kernels for real GPUs.
-static HARDWARE: LazyLock<Arc<strata::gpu::DevicePool>> = LazyLock::new(|| {
-    Arc::new(strata::gpu::DevicePool::with_overrides(strata::gpu::FeatureOverrides {
-        hardware_kernels: true,
-        ..strata::gpu::FeatureOverrides::default()
-    }))
-});
+static HARDWARE: LazyLock<Arc<strata::gpu::DevicePool>> = LazyLock::new(|| transferring(true));
+
+fn transferring(hardware_kernels: bool) -> Arc<strata::gpu::DevicePool> {
+    let overrides = strata::gpu::FeatureOverrides { hardware_kernels, host_import: Some(false), ..Default::default() };
+    Arc::new(strata::gpu::DevicePool::with_overrides(overrides))
+}
 
 /// An engine with this model loaded. None, with a message, if there is no device.
 fn engine(test: &str, source: ModelSource, kv_dtype: KvDtype) -> Option<(EngineHandle, Box<ModelInfo>)> {

@@ -17,7 +17,7 @@ const BOTH_WAYS: [FeatureOverrides; 2] = {
         checked_shaders: false,
         no_host_memory: false,
         no_transfer_queue: false,
-        host_import: false,
+        host_import: None,
     };
     [plain, FeatureOverrides { hardware_kernels: true, ..plain }]
 };

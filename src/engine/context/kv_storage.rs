@@ -133,21 +133,25 @@ impl KvStorage {
         }
     }
 
-    /// New offload tiers for the context.
-    pub(super) fn new_tiers(&mut self, kv: &VramCache, disk_budget: u64, backing: DiskBacking) -> Result<OffloadTiers, KvError> {
-        let config = OffloadConfig {
+    fn tiers_config(&self, kv: &VramCache, disk_budget: u64) -> OffloadConfig {
+        OffloadConfig {
             ram_budget: Bytes(self.setup.budgets.ram.saturating_sub(kv.ram_buffer_bytes())),
             disk_budget: Bytes(disk_budget),
             nvme_limit: self.limits.nvme,
             page_bytes: self.spec.kv_page_bytes,
             n_layer: self.spec.n_layer,
             read_ahead: self.read_ahead,
-        };
+        }
+    }
+
+    /// New offload tiers for the context.
+    pub(super) fn new_tiers(&mut self, kv: &VramCache, disk_budget: u64, backing: DiskBacking) -> Result<OffloadTiers, KvError> {
+        let config = self.tiers_config(kv, disk_budget);
         let io = self.take_io()?;
         Ok(OffloadTiers::new(config, io, backing, self.hub.lane("disk"))?)
     }
 
-    /// Checks that the layers that a policy keeps off the disk fit into VRAM and RAM.
+    /// Checks that the layers that a policy keeps off the disk fit into VRAM and RAM. If the GPU `pages_in`, a layer in RAM is enough.
     ///
     /// # Errors
     /// [`KvError::FirstLayers`].
@@ -156,6 +160,7 @@ impl KvStorage {
         kv: &VramCache,
         spec: &PolicySpec,
         n_tokens: usize,
+        pages_in: bool,
     ) -> Result<(), KvError> {
         if !spec.kind.reads_abstracts() {
             return Ok(());
@@ -163,6 +168,9 @@ impl KvStorage {
         let n_layers = spec.n_first_layers.min(kv.spec().n_layer);
         let layer_bytes = n_layers as u64 * kv.spec().page_bytes();
         let n_pages = (n_tokens / KV_PAGE_TOKENS) as u64;
+        if pages_in && self.tiers_config(kv, 0).has_room_for(n_pages) {
+            return Ok(());
+        }
         let needed = Bytes(n_pages * layer_bytes);
         let vram = Bytes((n_pages - kv.offloaded_groups(n_tokens)) * layer_bytes);
         let ram = Bytes(self.setup.budgets.ram.saturating_sub(kv.ram_buffer_bytes()));

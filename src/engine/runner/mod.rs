@@ -263,7 +263,8 @@ impl ModelRunner {
     /// Makes room for `n_tokens` in total, in VRAM and the offload tiers.
     pub(in crate::engine) fn reserve(&mut self, gpu: &Gpu, n_tokens: usize) -> Result<(), EngineError> {
         if let Some(selector) = &self.exec.selector {
-            self.storage.check_first_layers(&self.exec.kv, &selector.spec(), n_tokens)?;
+            let pages_in = selector.selects_by_kernels() && !self.exec.synchronous && gpu.reads_host_memory().is_ok();
+            self.storage.check_first_layers(&self.exec.kv, &selector.spec(), n_tokens, pages_in)?;
         }
         self.storage.make_room(gpu, &mut self.exec.kv, &self.tokens, n_tokens)?;
         self.exec.reserve(gpu, n_tokens)

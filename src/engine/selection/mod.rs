@@ -212,6 +212,11 @@ impl Selector {
         self.device.is_active && !self.device.is_paged
     }
 
+    /// True if the GPU can select for the policy.
+    pub(in crate::engine) fn selects_by_kernels(&self) -> bool {
+        self.spec.policy().is_ok_and(|policy| policy.device_sizes(0, 1).is_some())
+    }
+
     /// True if the last answer reads everything because that is faster.
     pub(in crate::engine) fn reads_all(&self) -> bool {
         self.device.reads_all

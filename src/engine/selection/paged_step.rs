@@ -10,6 +10,8 @@
 //!
 //! Source: LeoAM §4.2, LeoAM §4.3.
 
+use std::time::Instant;
+
 use crate::engine::error::EngineError;
 use crate::engine::runner::executor::Executor;
 use crate::engine::selection::Selector;
@@ -19,6 +21,7 @@ use crate::gpu::kernels::selection::{SelectionPlace, SelectionSizes};
 use crate::kv::VramCache;
 use crate::kv::policy::access_frequency::FrequencyTable;
 use crate::kv::policy::unique;
+use crate::telemetry::EventKind;
 
 /// Regions of the RAM tier that may be mapped during a step.
 pub(super) const NEW_REGIONS: usize = 2;
@@ -62,7 +65,9 @@ impl Executor {
         if !is_paged {
             return Ok(true);
         }
+        let began = Instant::now();
         let pages = self.read_candidates(s, device, n_rows, sizes)?;
+        device.pacer.did(EventKind::Select { layer: layer as u32 }, began);
         if !self.kv.page_in(gpu, layer, &pages)? {
             return Ok(false);
         }

@@ -346,7 +346,9 @@ mod tests {
     #[test]
     fn pages_are_copied_from_where_they_are_if_the_driver_imports_their_memory() {
         let test = "pages_are_copied_from_where_they_are_if_the_driver_imports_their_memory";
-        let Some(gpu) = gpu_with(test, FeatureOverrides { host_import: true, ..FeatureOverrides::default() }) else { return };
+        let Some(gpu) = gpu_with(test, FeatureOverrides { host_import: Some(true), ..FeatureOverrides::default() }) else {
+            return;
+        };
         let slot = shared();
         assert_eq!(super::super::check_transfer_queue(&gpu, &slot), Ok(()));
         let checked = gpu.host_checks.import.get().cloned().unwrap();

@@ -42,6 +42,13 @@ pub struct OffloadConfig {
     pub read_ahead: bool,
 }
 
+impl OffloadConfig {
+    /// True if RAM can hold `n_pages` copies of pages on disk at once, beside reads and unwritten pages.
+    pub fn has_room_for(&self, n_pages: u64) -> bool {
+        RamSplit::new(self, Some(1)).is_ok_and(|split| split.n_resident as u64 >= n_pages)
+    }
+}
+
 /// The RAM budget in pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RamSplit {
@@ -138,6 +145,13 @@ mod tests {
         assert_eq!(split.resident_budget().0 + split.read_ahead_budget().0, 1 << 30, "nothing is left over");
         let split = RamSplit::new(&config(4 << 20), Some(8)).unwrap();
         assert_eq!((split.run_bytes(), split.n_runs), (128 << 10, 16));
+    }
+
+    #[test]
+    fn layer_fits_beside_reads_and_unwritten_pages() {
+        // Of 3,840 pages 576 are for reads and 12 unwritten.
+        assert!(config(120 << 20).has_room_for(3252) && !config(120 << 20).has_room_for(3253));
+        assert!(!config(0).has_room_for(1));
     }
 
     #[test]

@@ -93,7 +93,7 @@ fn pages_arrive_through_every_kind_of_staging_buffer() {
 #[test]
 fn pages_arrive_through_a_transfer_queue() {
     // Copied by the CPU first, or from where they are if the driver imports their memory.
-    for host_import in [false, true] {
+    for host_import in [Some(false), Some(true)] {
         let overrides = FeatureOverrides { host_import, ..FeatureOverrides::default() };
         let Some(gpu) = gpu_with("pages_arrive_through_a_transfer_queue", overrides) else { return };
         check_transfer_queue(gpu);
