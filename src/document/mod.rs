@@ -8,11 +8,13 @@
 //! ```
 
 pub mod catalog;
+mod characters;
 pub mod citations;
 mod encoding;
 mod error;
 mod extract;
 mod file_format;
+mod folded_text;
 mod folder;
 mod ingest;
 mod pages;
@@ -21,11 +23,12 @@ pub mod sandbox;
 mod text;
 
 pub use citations::quotes_in;
-pub use citations::{MAX_MISSING_MENTIONS, mentions_of};
+pub use citations::{MAX_MISSING_MENTIONS, is_quotation_mark, mentions_of};
 pub use citations::{PassageLocation, Quote, QuoteKind, find_quotes, locate};
 pub use error::DocumentError;
 pub use extract::{ExtractError, Extracted, Part};
 pub use file_format::FileFormat;
+pub use folded_text::FoldedText;
 pub use folder::documents_in;
 pub use ingest::Reader;
 pub use pages::PageSpan;

@@ -55,7 +55,7 @@ impl Answer {
 
 /// True if the answer has the value as words of its own, not as a part of a longer number or word.
 pub(super) fn has_value(answer: &str, value: &str) -> bool {
-    mentions_of(answer, value).next().is_some()
+    !mentions_of(answer, value).is_empty()
 }
 
 /// Distinct values, ascending.
