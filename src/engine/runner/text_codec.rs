@@ -24,7 +24,9 @@ impl TextCodec {
                 Tokenizer::from_json_files(&f.tokenizer, f.tokenizer_config.as_deref(), f.generation_config.as_deref())?
             }
         };
-        let template = ChatTemplate::for_model(file.info().chat_template.as_deref(), &tokenizer)?;
+        let source = file.info().chat_template.as_deref();
+        let tokenizer = tokenizer.with_marks_of(&ChatTemplate::marks(source))?;
+        let template = ChatTemplate::for_model(source, &tokenizer)?;
         Ok(TextCodec { tokenizer: Arc::new(tokenizer), template })
     }
 }
