@@ -7,6 +7,7 @@
 //! ```
 //! Invariants: 1. Every wait checks for Ctrl-C. 2. A command that cannot continue cancels its request.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::console::Console;
@@ -22,12 +23,14 @@ pub struct Session {
     engine: EngineHandle,
     interrupt: Interrupt,
     last_request: RequestId,
+    /// notices that were printed; each is printed once
+    noted: HashSet<String>,
 }
 
 impl Session {
     /// A session on an engine that was just started.
     pub fn new(engine: EngineHandle, interrupt: Interrupt) -> Session {
-        Session { engine, interrupt, last_request: 0 }
+        Session { engine, interrupt, last_request: 0, noted: HashSet::new() }
     }
 
     /// True if Ctrl-C was pressed.
@@ -57,10 +60,19 @@ impl Session {
                     return Ok(*info);
                 }
                 Some(EngineEvent::ModelFailed { sentence, bad_input }) => return Err(failure(sentence, bad_input)),
-                Some(EngineEvent::Notice(text)) => console.note(&text)?,
+                Some(EngineEvent::Notice(text)) => self.note(text, console)?,
                 Some(_) => {}
             }
         }
+    }
+
+    fn note(&mut self, text: String, console: &mut Console) -> Result<(), CliError> {
+        if self.noted.contains(&text) {
+            return Ok(());
+        }
+        console.note(&text)?;
+        self.noted.insert(text);
+        Ok(())
     }
 
     /// Id of the next request.
@@ -113,7 +125,7 @@ impl Session {
             }
             let handled = match self.next_event()? {
                 None => Ok(()),
-                Some(EngineEvent::Notice(text)) => console.note(&text),
+                Some(EngineEvent::Notice(text)) => self.note(text, console),
                 Some(event) if request_of(&event).is_none_or(|request| !requests.contains(&request)) => Ok(()),
                 Some(EngineEvent::Prefill { done, total, tokens_per_s, .. }) => {
                     prefill_progress(console, done, total, tokens_per_s)

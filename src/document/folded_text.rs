@@ -134,6 +134,11 @@ impl<'t> FoldedText<'t> {
         }
     }
 
+    /// The folded text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
     /// Places of `passage`, which is folded the same way, by the folded text's bytes.
     pub fn find<'a>(&'a self, passage: &'a FoldedText<'_>) -> impl Iterator<Item = Range<usize>> + 'a {
         let first = passage.text.chars().next();

@@ -72,6 +72,10 @@ fn outside<'t>(text: &'t str, blocks: &[Range<usize>], end: usize) -> Cow<'t, st
 /// begin with a mark.
 fn blocks_of(text: &str, is_complete: bool) -> Vec<Range<usize>> {
     let mut blocks: Vec<Range<usize>> = Vec::new();
+    // Most texts have no mark at all.
+    if !text.contains(['<', '[', '\u{25C1}']) {
+        return blocks;
+    }
     let with_space = |end: usize| text.len() - text.get(end..).unwrap_or_default().trim_start().len();
     let mut at = 0;
     if let Some(end) = end_without_beginning(text).filter(|_| is_complete) {
@@ -158,9 +162,7 @@ impl ReasoningFilter {
     }
 
     fn next(&mut self, is_complete: bool) -> String {
-        // Most answers have no mark at all.
-        let may_have = self.text.contains(['<', '[', '\u{25C1}']);
-        let blocks = if may_have { blocks_of(&self.text, is_complete) } else { Vec::new() };
+        let blocks = blocks_of(&self.text, is_complete);
         // A closing mark without a beginning comes too late: the text before it was returned.
         let shown = outside(&self.text, &blocks, self.text.len());
         let next = shown.get(self.n_shown..).unwrap_or_default().to_owned();

@@ -323,7 +323,11 @@ fn added_tokens_of_the_template_are_text_in_a_document() {
 }
 
 /// Templates that use what jinja2 has and minijinja lacks.
-const PYTHON: [&str; 6] = [
+const PYTHON: [&str; 8] = [
+    "{% for m in messages %}{{ '%(role)s:%(content)-30s|' % m }}{{ '%-8s|%+d|%05.1f|%x|%c|%%' % (m.role, 3, 2.25, 255, 'é') }}{% endfor %}",
+    "{% for m in messages %}{{ m.content[0] }}{{ m.content.split()[-1] }}{{ m.content.find('i') }}{{ m.content.replace('i', 'I', 1) }}\
+     {{ m.content.lstrip('W').rstrip('?') }}{{ m.content.splitlines() }}{{ m.content.count('s') }}{{ m.role.isalpha() }}{{ m.content | title }}\
+     {{ m.content | capitalize }}{{ m.content | wordcount }}{{ m.content | reverse }}{{ m.content | first }}{{ m.content | list | length }}{% endfor %}",
     "{{ messages }}{{ messages[0] }}{{ [1.0, none, true, ('a',), (), {'k': \"it's\"}] }}{{ 1e16 }}{{ 1e-7 }}",
     "{% for m in messages %}{{ '%s (%d) %r %5.1f%%' % (m.content, m.content | length, m.role, 2) }}{{ loop.index0 % 2 ~ m.role }}{% endfor %}",
     "{% for m in messages %}{{ m.content.partition(' ') }}{{ m.content.rsplit(None, 1) }}{{ m.content.title().swapcase().center(40, '*') }}{% endfor %}",

@@ -192,44 +192,78 @@ pub(super) fn modulo(a: &Value, b: &Value) -> Result<Value, Error> {
 
 /// `format % args`, with bounded widths.
 pub(super) fn formatted(format: &str, args: &[Value]) -> Result<String, Error> {
-    let is_wide = format.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > MAX_WIDTH_DIGITS);
-    if is_wide && format.contains('%') {
-        return Err(Error::new(ErrorKind::InvalidOperation, "a width in the format is too large"));
+    let invalid = |what: &'static str| Error::new(ErrorKind::InvalidOperation, what);
+    let is_mapping = matches!(args, [one] if one.kind() == ValueKind::Map);
+    let (mut out, mut rest, mut next) = (String::new(), format, args.iter());
+    while let Some((before, after)) = rest.split_once('%') {
+        out.push_str(before);
+        let (spec, after) = Spec::parse(after).ok_or_else(|| invalid("the format is incomplete"))?;
+        rest = after;
+        let value = match (spec.conversion, spec.key) {
+            ('%', _) => {
+                out.push('%');
+                continue;
+            }
+            (_, Some(key)) => match args {
+                [map] if is_mapping => map.get_item(&Value::from(key))?,
+                _ => return Err(invalid("format requires a mapping")),
+            },
+            (_, None) => next.next().cloned().ok_or_else(|| invalid("not enough arguments for the format"))?,
+        };
+        out.push_str(&spec.format(&value)?);
     }
-    // Lists print as Python prints them. `%r` becomes `%s` of a value that was already printed.
-    let (format, conversions) = without_repr(format);
-    let printed = |(i, value): (usize, &Value)| match conversions.get(i) {
-        Some('r') => Value::from(repr(value)),
-        _ if matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::None) => Value::from(str_of(value)),
-        _ => value.clone(),
-    };
-    let args: Vec<Value> = args.iter().enumerate().map(printed).collect();
-    format_filter(FormatStyle::Printf, &format, &args)
+    if next.next().is_some() && !is_mapping {
+        return Err(invalid("not all arguments are in the format"));
+    }
+    Ok(out + rest)
 }
 
-/// The format with `%s` for every `%r`, and the letters of its conversions.
-fn without_repr(format: &str) -> (String, Vec<char>) {
-    let (mut out, mut letters) = (String::with_capacity(format.len()), Vec::new());
-    let mut chars = format.chars();
-    while let Some(c) = chars.next() {
-        out.push(c);
-        if c != '%' {
-            continue;
-        }
-        for c in chars.by_ref() {
-            if c == '%' {
-                out.push(c);
-                break;
-            }
-            if c.is_ascii_alphabetic() && !matches!(c, 'h' | 'l' | 'L') {
-                out.push(if c == 'r' || c == 'a' { 's' } else { c });
-                letters.push(if c == 'a' { 'r' } else { c });
-                break;
-            }
-            out.push(c);
-        }
+/// One conversion of a format: `%(key)-5.2f`.
+struct Spec<'f> {
+    key: Option<&'f str>,
+    /// flags, width and precision
+    options: &'f str,
+    conversion: char,
+}
+
+impl<'f> Spec<'f> {
+    /// Parses the text after `%`; returns the text after the conversion, too.
+    fn parse(text: &'f str) -> Option<(Self, &'f str)> {
+        let (key, text) = match text.strip_prefix('(') {
+            Some(inside) => inside.split_once(')').map(|(key, text)| (Some(key), text))?,
+            None => (None, text),
+        };
+        let end = text.find(|c: char| !matches!(c, '-' | '+' | '#' | ' ' | '.' | '0'..='9'))?;
+        let (options, after) = text.split_at(end);
+        let conversion = after.trim_start_matches(['h', 'l', 'L']);
+        let letter = conversion.chars().next()?;
+        Some((Spec { key, options, conversion: letter }, conversion.get(letter.len_utf8()..)?))
     }
-    (out, letters)
+
+    fn format(&self, value: &Value) -> Result<String, Error> {
+        if self.options.split(|c: char| !c.is_ascii_digit()).any(|digits| digits.len() > MAX_WIDTH_DIGITS) {
+            return Err(Error::new(ErrorKind::InvalidOperation, "a width in the format is too large"));
+        }
+        let text = match self.conversion {
+            's' => str_of(value),
+            'r' | 'a' => repr(value),
+            conversion => {
+                return format_filter(
+                    FormatStyle::Printf,
+                    &format!("%{}{conversion}", self.options),
+                    std::slice::from_ref(value),
+                );
+            }
+        };
+        let (width, precision) = self.options.split_once('.').unwrap_or((self.options, ""));
+        let text: String = match self.options.contains('.') {
+            true => text.chars().take(precision.parse().unwrap_or(0)).collect(),
+            false => text,
+        };
+        let width: usize = width.trim_start_matches(['-', '+', '#', ' ', '0']).parse().unwrap_or(0);
+        let padding = " ".repeat(width.saturating_sub(text.chars().count()));
+        Ok(if self.options.contains('-') { text + &padding } else { padding + &text })
+    }
 }
 
 #[cfg(test)]
@@ -256,6 +290,8 @@ mod tests {
         assert_eq!(text("%r %5.2f%% %03d %x", &["a".into(), 2.5.into(), 7.into(), 255.into()]), "'a'  2.50% 007 ff");
         assert_eq!(modulo(&"%s".into(), &Value::from(vec![1, 2])).unwrap().to_string(), "[1, 2]");
         assert_eq!(text("%s", &[Value::from(())]), "None");
+        let map = minijinja::context! { role => "user", n => 2 };
+        assert_eq!(modulo(&"%(role)s: %(n)03d".into(), &map).unwrap().to_string(), "user: 002");
         for (a, b, want) in [(7, 3, 1), (-7, 3, 2), (7, -3, -2)] {
             assert_eq!(modulo(&a.into(), &b.into()).unwrap(), Value::from(want));
         }
