@@ -247,7 +247,9 @@ mod tests {
         let respond = |pieces: &'static [&'static str]| {
             move |command: &EngineCommand, port: &EnginePort| {
                 let EngineCommand::Generate { request, .. } = command else { panic!("{command:?}") };
-                pieces.iter().enumerate().for_each(|(i, piece)| port.emit(token(*request, i + 1, piece)));
+                for (i, piece) in pieces.iter().enumerate() {
+                    port.emit(token(*request, i + 1, piece));
+                }
                 port.emit(finished(*request, pieces.len(), StopReason::Eos));
             }
         };

@@ -73,6 +73,11 @@ impl<'t> FoldedText<'t> {
     /// Folds the first character of `rest`, with those that belong to it. Returns their bytes.
     fn push_next(&mut self, at: usize, rest: &str) -> usize {
         let Some(first) = rest.chars().next() else { return rest.len() };
+        let n_plain = plain_bytes(rest, self.ignores_case);
+        if n_plain > 0 {
+            self.push(at, n_plain, rest.get(..n_plain).unwrap_or_default(), true);
+            return n_plain;
+        }
         if first.is_whitespace() {
             return self.push_white_space(at, rest);
         }
@@ -228,6 +233,13 @@ impl<'t> FoldedText<'t> {
         let original = || self.original.get(self.original_range(&(at..at + 1)).start..)?.chars().next();
         if c == '-' { original().unwrap_or(c) } else { c }
     }
+}
+
+/// Bytes of ASCII letters and digits that stay as they are, up to one that a mark may follow.
+fn plain_bytes(text: &str, ignores_case: bool) -> usize {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() && !(ignores_case && byte.is_ascii_uppercase());
+    let n = text.bytes().take_while(is_plain).count();
+    if text.as_bytes().get(n).is_some_and(|next| !next.is_ascii()) { n.saturating_sub(1) } else { n }
 }
 
 /// True if a word continues from `edge`, the last character inside, to the two next ones outside.

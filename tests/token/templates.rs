@@ -232,7 +232,7 @@ const PIECES: [&str; 24] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn any_text_is_whole_in_the_prompt_of_any_template(
@@ -322,8 +322,10 @@ fn added_tokens_of_the_template_are_text_in_a_document() {
     assert_eq!(tokenizer.decode(&tokens).unwrap(), format!("<tool_call>{document}"));
 }
 
+/// Ends every template of [`PYTHON`], so that no message is lost.
+const ALL: &str = "{% for m in messages %}[{{ m.content }}]{% endfor %}";
 /// Templates that use what jinja2 has and minijinja lacks.
-const PYTHON: [&str; 8] = [
+const PYTHON: [&str; 16] = [
     "{% for m in messages %}{{ '%(role)s:%(content)-30s|' % m }}{{ '%-8s|%+d|%05.1f|%x|%c|%%' % (m.role, 3, 2.25, 255, 'é') }}{% endfor %}",
     "{% for m in messages %}{{ m.content[0] }}{{ m.content.split()[-1] }}{{ m.content.find('i') }}{{ m.content.replace('i', 'I', 1) }}\
      {{ m.content.lstrip('W').rstrip('?') }}{{ m.content.splitlines() }}{{ m.content.count('s') }}{{ m.role.isalpha() }}{{ m.content | title }}\
@@ -334,6 +336,21 @@ const PYTHON: [&str; 8] = [
     "{% for m in messages %}{{ m.content | wordwrap(9) }}|{{ m.content | truncate(8, true) }}|{{ m.content | indent(2) | upper }}{% endfor %}",
     "{% for m in messages %}{{ m | tojson }}{{ m.items() | list }}{{ m.content[1:-1] }}{{ m.content[::-1] }}{{ m.role in ('user', 'x') }}{% endfor %}",
     "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + (m.content | length) %}{% endfor %}{{ ns.n // 2 ~ '-' ~ -7 % 3 }}",
+    "{% for m in messages | selectattr('role', 'equalto', 'user') %}{{ loop.index }}{{ loop.first }}{{ loop.last }}{{ m.content }}\
+     {% endfor %}{{ messages | map(attribute='role') | join('+') }}{{ messages | map(attribute='role') | list }}",
+    "{% set ns = namespace(all=[]) %}{% for m in messages %}{% set ns.all = ns.all + [m.role] %}{% endfor %}{{ ns.all }}\
+     {{ ns.all | unique | list }}{{ ns.all | sort }}{{ [3, 1, 2] | sort(reverse=true) }}{{ (1, 2) + (3,) | list | length }}",
+    "{% macro turn(m, mark='|') %}{{ mark }}{{ m.role ~ ':' ~ m.content }}{% endmacro %}{% for m in messages %}{{ turn(m) }}\
+     {{- turn(m, mark='#') -}}  {% if not loop.last %} , {% endif %}{% endfor %}",
+    "{% for m in messages %}{{ loop.cycle('a', 'b') }}{{ m.role if loop.index0 is divisibleby(2) else 'x' * 3 }}{{ 1 < loop.index <= 2 }}\
+     {{ m.get('name', 'none') }}{{ m['role'] is string and m is mapping }}{{ m.name is defined }}{{ m.name or 'anon' }}{% endfor %}",
+    "{{ {'b': 1, 'a': [1, 2.5, none]} | tojson(indent=2) }}{{ {'b': 1, 'a': 2} | dictsort }}{{ {'b': 1}.items() | list }}{{ {'a': 1}.keys() | list }}",
+    "{{ 7 // 2 }}{{ -7 // 2 }}{{ 7 / 2 }}{{ 4 / 2 }}{{ 2 ** 3 }}{{ 7.0 // 2 }}{{ 3.14159 | round(2) }}{{ '42' | int + 1 }}{{ 2.7 | int }}{{ [1, 2] | sum }}\
+     {{ 5 | string ~ 5 }}{{ 1e3 }}{{ 10 | float }}{{ true + 1 }}",
+    "{% filter upper %}{% for m in messages %}{{ m.content }}{% endfor %}{% endfilter %}{% set text %}a{{ 1 }}{% endset %}{{ text | length }}{{ text }}\
+     {% for k, v in {'x': 1, 'y': 2}.items() %}{{ k ~ v }}{% endfor %}{{ 'abc'[1] }}{{ 'abc'[-1] }}{{ 'abc' | batch(2) | list }}",
+    "{% for m in messages %}{% if m.content.startswith(('It', 'What')) and not m.content.endswith('x') %}{{ m.content.strip().split('\n')[0] }}\
+     {% elif 'é' in m.content %}{{ m.content.upper() }}{% else %}{{ m.content | default('') | replace(' ', '_') | trim }}{% endif %}{% endfor %}",
 ];
 
 /// Text that Hugging Face's renderer makes of each source and conversation; None if it fails. None without Python and jinja2.
@@ -355,22 +372,32 @@ fn templates_render_as_jinja2_does() {
     let test = "templates_render_as_jinja2_does";
     let of_data = data(test, "chat-templates").map(|folder| sources(&folder)).unwrap_or_default();
     let of_data = of_data.into_iter().filter(|(_, source)| !source.contains("strftime_now") && !source.contains("datetime"));
-    let all: Vec<String> = of_data.map(|(_, source)| source).chain(PYTHON.map(str::to_owned)).collect();
+    let all: Vec<String> = of_data.map(|(_, source)| source).chain(PYTHON.map(|source| source.to_owned() + ALL)).collect();
     let conversations = [
         conversation(None, &["What is said of it?"]),
+        conversation(Some("Be kind."), &["It's a mill-house, said 'he'. Why?", "So it is.", "And é then?"]),
         conversation(Some("Be kind."), &["It's a mill-house, said 'he'.\n\nWhy?", "So it is.", "And é then?"]),
     ];
     let Some(wanted) = rendered_by_python(test, &all, &conversations) else { return };
     let mut n_compared = 0;
+    let (mut n_of_python, mut different) = (0, Vec::new());
     for (source, wanted) in all.iter().zip(wanted) {
         let template = ChatTemplate::parse(source).unwrap();
-        for (messages, wanted) in conversations.iter().zip(wanted) {
+        for (i, (messages, wanted)) in conversations.iter().zip(wanted).enumerate() {
             let rendered = template.render(messages, "<s>", "</s>", true).unwrap();
+            // A long message must not be reworded, so some of these are not used with the last conversation.
+            if i < 2 && source.ends_with(ALL) && wanted.is_some() {
+                assert_eq!(rendered.note, None, "{source}");
+            }
             if let (Some(wanted), None) = (wanted, rendered.note) {
-                assert_eq!(rendered.text, wanted, "{source:.300}");
+                if rendered.text != wanted {
+                    different.push(format!("{source:.300}\n  here: {}\njinja2: {wanted}", rendered.text));
+                }
                 n_compared += 1;
+                n_of_python += usize::from(source.ends_with(ALL));
             }
         }
     }
-    assert!(n_compared > 6, "{n_compared}");
+    assert!(different.is_empty(), "{}", different.join("\n\n"));
+    assert!(n_of_python >= 2 * PYTHON.len() && n_compared >= n_of_python, "{n_of_python} of {n_compared}");
 }

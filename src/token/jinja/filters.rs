@@ -4,7 +4,7 @@ use minijinja::value::{Kwargs, Rest};
 use minijinja::{Error, ErrorKind, Value};
 
 use super::methods::{MAX_INDENT, wide_enough};
-use super::python::str_of;
+use super::python::{str_of, tuple};
 
 /// `indent(text, width=4, first=False, blank=False)`, with a bounded width.
 pub(super) fn indent(text: String, positional: Rest<Value>, options: Kwargs) -> Result<String, Error> {
@@ -73,6 +73,27 @@ pub(super) fn replace(text: &Value, old: &Value, new: &Value, positional: Rest<V
 pub(super) fn trim(text: &Value, chars: Option<String>) -> String {
     let text = str_of(text);
     chars.map_or_else(|| text.trim().to_owned(), |chars| text.trim_matches(|c| chars.contains(c)).to_owned())
+}
+
+/// Pairs as tuples.
+pub(super) fn pairs(list: Value) -> Result<Value, Error> {
+    let pair = |pair: Value| Ok(tuple(pair.try_iter()?.collect()));
+    list.try_iter()?.map(pair).collect::<Result<Vec<Value>, Error>>().map(Value::from)
+}
+
+/// `title(text)`: a capital after white space, a hyphen or an opening bracket.
+pub(super) fn title(text: &Value) -> String {
+    let (mut out, mut begins) = (String::new(), true);
+    for c in str_of(text).chars() {
+        let is_between = c.is_whitespace() || matches!(c, '-' | '(' | '{' | '[' | '<');
+        if begins {
+            out.extend(c.to_uppercase())
+        } else {
+            out.extend(c.to_lowercase())
+        }
+        begins = is_between;
+    }
+    out
 }
 
 /// `center(text, width=80)`

@@ -15,7 +15,7 @@ mod rewrite;
 
 use std::io;
 
-use minijinja::value::{Rest, ValueKind};
+use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 
 /// Largest nesting of macro calls and includes.
@@ -54,6 +54,11 @@ pub(super) fn environment() -> Environment<'static> {
     env.add_filter("trim", filters::trim);
     env.add_filter("upper", |text: &Value| python::str_of(text).to_uppercase());
     env.add_filter("lower", |text: &Value| python::str_of(text).to_lowercase());
+    env.add_filter("dictsort", |value: &Value, options: Kwargs| {
+        minijinja::filters::dictsort(value, options).and_then(filters::pairs)
+    });
+    env.add_filter("items", |value: &Value| minijinja::filters::items(value).and_then(filters::pairs));
+    env.add_filter("title", filters::title);
     env.add_filter("center", filters::center);
     env.add_filter("wordcount", filters::wordcount);
     env.add_filter("truncate", filters::truncate);
