@@ -7,7 +7,6 @@
 //! ```
 //! Invariants: 1. Every wait checks for Ctrl-C. 2. A command that cannot continue cancels its request.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use super::console::Console;
@@ -23,14 +22,12 @@ pub struct Session {
     engine: EngineHandle,
     interrupt: Interrupt,
     last_request: RequestId,
-    /// notices that were printed; each is printed once
-    noted: HashSet<String>,
 }
 
 impl Session {
     /// A session on an engine that was just started.
     pub fn new(engine: EngineHandle, interrupt: Interrupt) -> Session {
-        Session { engine, interrupt, last_request: 0, noted: HashSet::new() }
+        Session { engine, interrupt, last_request: 0 }
     }
 
     /// True if Ctrl-C was pressed.
@@ -60,19 +57,10 @@ impl Session {
                     return Ok(*info);
                 }
                 Some(EngineEvent::ModelFailed { sentence, bad_input }) => return Err(failure(sentence, bad_input)),
-                Some(EngineEvent::Notice(text)) => self.note(text, console)?,
+                Some(EngineEvent::Notice(text)) => console.note(&text)?,
                 Some(_) => {}
             }
         }
-    }
-
-    fn note(&mut self, text: String, console: &mut Console) -> Result<(), CliError> {
-        if self.noted.contains(&text) {
-            return Ok(());
-        }
-        console.note(&text)?;
-        self.noted.insert(text);
-        Ok(())
     }
 
     /// Id of the next request.
@@ -125,7 +113,7 @@ impl Session {
             }
             let handled = match self.next_event()? {
                 None => Ok(()),
-                Some(EngineEvent::Notice(text)) => self.note(text, console),
+                Some(EngineEvent::Notice(text)) => console.note(&text),
                 Some(event) if request_of(&event).is_none_or(|request| !requests.contains(&request)) => Ok(()),
                 Some(EngineEvent::Prefill { done, total, tokens_per_s, .. }) => {
                     prefill_progress(console, done, total, tokens_per_s)
