@@ -72,7 +72,7 @@ fn reasoning_is_folded_away_and_quotes_nothing() {
     rig.click("Reasoning");
     rig.harness.run();
     assert!(rig.shows("Perhaps"));
-    rig.click("Copy answer");
+    rig.harness.get_by_label("Copy answer").click();
     assert_eq!(rig.copied().as_deref(), Some("It says \u{201C}harbour was built in stone\u{201D}."));
 }
 
