@@ -1,15 +1,19 @@
-//! Full-text search over chats: every word must occur, in any case, also inside longer words.
+//! Full-text search over chats: every word must occur, in any case and spelling, also inside longer words.
 //!
 //! ```text
-//! query ─► words of three letters and more: full-text index │ shorter words: LIKE on each message ─► one SearchHit per chat
+//! query ─► words of three letters and more: full-text index ─► shorter words: each message ─► one SearchHit per chat
 //! ```
+//! The index has the text as it was written, so it is asked for each normal form of a word; it ignores accents. All else is
+//! compared by [`FoldedText`].
 //! Limits: [`MAX_HITS`] chats. Titles and document names must contain the whole query.
 
-use rusqlite::{Row, ToSql, params_from_iter};
+use rusqlite::{Row, params_from_iter};
+use unicode_normalization::UnicodeNormalization;
 
 use super::error::ChatsError;
 use super::records::SearchHit;
 use super::store::ChatStore;
+use crate::document::FoldedText;
 
 /// Largest number of results.
 const MAX_HITS: usize = 100;
@@ -26,30 +30,24 @@ impl ChatStore {
     pub fn search(&self, query: &str) -> Result<Vec<SearchHit>, ChatsError> {
         let words: Vec<&str> = query.split_whitespace().collect();
         let Some(first) = words.first() else { return Ok(Vec::new()) };
-        let (indexed, short): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.chars().count() >= GRAM);
-        let mut conditions = vec!["NOT c.deleted".to_owned()];
-        let mut values: Vec<Box<dyn ToSql>> = Vec::new();
-        if !indexed.is_empty() {
-            let phrases: Vec<String> = indexed.iter().map(|word| format!("\"{}\"", word.replace('"', "\"\""))).collect();
-            values.push(Box::new(phrases.join(" AND ")));
-            conditions.push("m.id IN (SELECT rowid FROM words WHERE words MATCH ?)".to_owned());
-        }
-        for word in short {
-            values.push(Box::new(pattern(word)));
-            conditions.push("m.text LIKE ? ESCAPE '\\'".to_owned());
-        }
+        let (indexed, short): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.nfc().count() >= GRAM);
+        let phrases: Vec<String> = indexed.iter().map(|word| phrase(word)).collect();
+        let is_indexed = if phrases.is_empty() { "" } else { "AND m.id IN (SELECT rowid FROM words WHERE words MATCH ?)" };
         let sql = format!(
-            "SELECT m.chat, max(m.id), m.text FROM messages m JOIN chats c ON c.id = m.chat WHERE {} GROUP BY m.chat
-             ORDER BY max(m.id) DESC LIMIT {MAX_HITS}",
-            conditions.join(" AND ")
+            "SELECT m.chat, m.id, m.text FROM messages m JOIN chats c ON c.id = m.chat WHERE NOT c.deleted {is_indexed} \
+             ORDER BY m.id DESC"
         );
-        let hit = |row: &Row<'_>| {
-            let text: String = row.get(2)?;
-            Ok(SearchHit { chat: row.get(0)?, message: row.get(1)?, around: around(&text, first) })
-        };
-        let mut hits: Vec<SearchHit> =
-            self.db.prepare(&sql)?.query_map(params_from_iter(values), hit)?.collect::<Result<_, _>>()?;
-        for hit in self.named(query)? {
+        let values = (!phrases.is_empty()).then(|| phrases.join(" AND "));
+        let mut statement = self.db.prepare(&sql)?;
+        let mut rows = statement.query(params_from_iter(values))?;
+        let mut hits: Vec<SearchHit> = Vec::new();
+        while let Some(row) = rows.next()?.filter(|_| hits.len() < MAX_HITS) {
+            let (chat, text): (u64, String) = (row.get(0)?, row.get(2)?);
+            if hits.iter().all(|hit| hit.chat != chat) && short.iter().all(|word| contains(&text, word)) {
+                hits.push(SearchHit { chat, message: row.get(1)?, around: around(&text, first) });
+            }
+        }
+        for hit in self.named(query.trim())? {
             if !hits.iter().any(|h| h.chat == hit.chat) {
                 hits.push(hit);
             }
@@ -59,30 +57,45 @@ impl ChatStore {
 
     /// Chats whose title or a document's name contains the query.
     fn named(&self, query: &str) -> Result<Vec<SearchHit>, ChatsError> {
-        let sql = format!(
-            "SELECT id FROM chats WHERE NOT deleted AND (title LIKE ?1 ESCAPE '\\' OR id IN (SELECT chat FROM chat_documents
-             WHERE name LIKE ?1 ESCAPE '\\')) ORDER BY updated DESC LIMIT {MAX_HITS}"
-        );
-        let hit = |row: &Row<'_>| Ok(SearchHit { chat: row.get(0)?, message: None, around: String::new() });
-        Ok(self.db.prepare(&sql)?.query_map([pattern(query.trim())], hit)?.collect::<Result<_, _>>()?)
+        let sql = "SELECT c.id, c.title, d.name FROM chats c LEFT JOIN chat_documents d ON d.chat = c.id WHERE NOT c.deleted
+                   ORDER BY c.updated DESC, c.id";
+        let named = |row: &Row<'_>| {
+            let (title, name): (String, Option<String>) = (row.get(1)?, row.get(2)?);
+            let is_hit = contains(&title, query) || name.is_some_and(|name| contains(&name, query));
+            Ok(is_hit.then_some(SearchHit { chat: row.get(0)?, message: None, around: String::new() }))
+        };
+        let hits: Vec<Option<SearchHit>> = self.db.prepare(sql)?.query_map([], named)?.collect::<Result<_, _>>()?;
+        let mut hits: Vec<SearchHit> = hits.into_iter().flatten().collect();
+        hits.dedup_by_key(|hit| hit.chat);
+        hits.truncate(MAX_HITS);
+        Ok(hits)
     }
 }
 
-/// LIKE pattern for any text that contains `text`.
-fn pattern(text: &str) -> String {
-    format!("%{}%", text.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_"))
+/// Phrases of the full-text index for every form that a word may be written in.
+fn phrase(word: &str) -> String {
+    let mut forms = vec![word.nfc().collect::<String>(), word.nfd().collect(), word.to_owned()];
+    forms.sort();
+    forms.dedup();
+    let quoted: Vec<String> = forms.iter().map(|form| format!("\"{}\"", form.replace('"', "\"\""))).collect();
+    format!("({})", quoted.join(" OR "))
 }
 
-/// Excerpt around the first match of `word` in `text`, in any case, on one line.
+fn contains(text: &str, words: &str) -> bool {
+    FoldedText::ignoring_case(text).find(&FoldedText::ignoring_case(words)).next().is_some()
+}
+
+/// Excerpt around the first match of `word` in `text`, in any case and spelling, on one line.
 fn around(text: &str, word: &str) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    let wanted: Vec<char> = word.chars().flat_map(char::to_lowercase).collect();
-    let folded: Vec<char> = chars.iter().map(|c| c.to_lowercase().next().unwrap_or(*c)).collect();
-    let at = folded.windows(wanted.len().max(1)).position(|window| window == wanted).unwrap_or(0);
-    let (from, to) = (at.saturating_sub(AROUND), (at + wanted.len() + AROUND).min(chars.len()));
-    let part: String = chars.get(from..to).unwrap_or_default().iter().collect();
+    let (folded, word) = (FoldedText::ignoring_case(text), FoldedText::ignoring_case(word));
+    let found = folded.find(&word).next().map_or(0..0, |range| folded.original_range(&range));
+    let before: Vec<char> = text.get(..found.start).unwrap_or_default().chars().rev().take(AROUND + 1).collect();
+    let after: Vec<char> = text.get(found.end..).unwrap_or_default().chars().take(AROUND + 1).collect();
+    let shown = |chars: &[char]| chars.iter().take(AROUND).copied().collect::<Vec<char>>();
+    let begin: String = shown(&before).into_iter().rev().collect();
+    let part = begin + text.get(found).unwrap_or_default() + &String::from_iter(shown(&after));
     let line = part.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("{}{line}{}", if from > 0 { "…" } else { "" }, if to < chars.len() { "…" } else { "" })
+    format!("{}{line}{}", if before.len() > AROUND { "…" } else { "" }, if after.len() > AROUND { "…" } else { "" })
 }
 
 #[cfg(test)]
@@ -100,7 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn pattern_escapes_wildcards() {
-        assert_eq!(pattern("50 %_\\"), "%50 \\%\\_\\\\%");
+    fn phrase_has_every_normal_form_without_syntax() {
+        assert_eq!(phrase("\"é"), "(\"\"\"e\u{301}\" OR \"\"\"é\")");
+        assert_eq!(phrase("abc"), "(\"abc\")");
     }
 }

@@ -9,7 +9,7 @@
 //! With `--at-once` the questions are independent of each other: see [`batch`].
 //!
 //! Invariants: 1. All documents are read before the model is loaded. 2. After Ctrl-C the answer so far stays, and no further
-//! question is answered.
+//! question is answered. 3. A model's reasoning is no part of its answer: it is neither printed nor sent with later questions.
 
 mod batch;
 mod output;
@@ -24,7 +24,11 @@ use crate::document::join_for_prompt;
 use crate::engine::{
     AttentionMode, DocumentRef, EngineCommand, EngineEvent, LoadOptions, Message, RequestId, RequestSummary, Role, StopReason,
 };
+use crate::token::ReasoningFilter;
 use output::{end_text, json_token, print_details};
+
+/// Notice of an answer that ended too early.
+const ONLY_REASONING: &str = "The model reasoned until its answer ended. Raise --max-tokens to get the answer.";
 
 /// Answers every `--prompt` in turn. `start` creates the session after the documents are read.
 ///
@@ -79,14 +83,33 @@ fn answer(
     console: &mut Console,
 ) -> Result<(String, RequestSummary), CliError> {
     let mut answer = String::new();
+    let mut shown = ReasoningFilter::default();
     let cost = session.run_request(request, command, console, |event, console| {
         let EngineEvent::Token { text, n, .. } = event else { return Ok(()) };
+        let answered = shown.push(&text);
+        let is_reasoning = answered.is_empty() && !text.is_empty();
+        if is_reasoning {
+            return Ok(());
+        }
+        let text = answered;
         answer.push_str(&text);
         if console.is_json() {
             return json_token(i, &text, n, console);
         }
         console.text(&text)
     })?;
+    let rest = shown.finish();
+    if !rest.is_empty() {
+        answer.push_str(&rest);
+        if console.is_json() {
+            json_token(i, &rest, cost.generated_tokens, console)?;
+        } else {
+            console.text(&rest)?;
+        }
+    }
+    if answer.trim().is_empty() && shown.has_reasoning() {
+        console.note(ONLY_REASONING)?;
+    }
     Ok((answer, cost))
 }
 
@@ -217,6 +240,35 @@ mod tests {
         assert_eq!((&summary["text"], &summary["stop"]), (&Value::from("1 messages"), &Value::from("eos")));
         assert_eq!((&summary["attention"], &summary["policy"]), (&Value::from("dense"), &Value::from("full")));
         assert_eq!(summary["kv_peak_bytes"]["vram"], 8192);
+    }
+
+    #[test]
+    fn ask_leaves_out_the_reasoning_of_an_answer() {
+        let respond = |pieces: &'static [&'static str]| {
+            move |command: &EngineCommand, port: &EnginePort| {
+                let EngineCommand::Generate { request, .. } = command else { panic!("{command:?}") };
+                for (i, piece) in pieces.iter().enumerate() {
+                    port.emit(token(*request, i + 1, piece));
+                }
+                port.emit(finished(*request, pieces.len(), StopReason::Eos));
+            }
+        };
+        const ANSWER: &[&str] = &["<thi", "nk>\"Never said so\"", "</think>\n\n", "It <is>", " so."];
+        let (result, out, _, seen) = run_mock(&["--prompt", "a", "--prompt", "b"], Interrupt::default(), respond(ANSWER));
+        result.unwrap();
+        assert_eq!(out, "It <is> so.\n\nIt <is> so.\n");
+        let Some(EngineCommand::Generate { messages, .. }) = seen.last() else { panic!("{seen:?}") };
+        assert_eq!(messages[1].content, "It <is> so.");
+        let (_, out, ..) = run_mock(&["--prompt", "a", "--json"], Interrupt::default(), respond(ANSWER));
+        let lines: Vec<Value> = out.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let tokens: Vec<&Value> = lines.iter().filter(|l| l["event"] == "token").map(|l| &l["text"]).collect();
+        assert_eq!(tokens, ["It <is>", " so."]);
+        assert_eq!(
+            (&lines.last().unwrap()["text"], &lines.last().unwrap()["quotes"]),
+            (&"It <is> so.".into(), &Value::Array(Vec::new()))
+        );
+        let (_, out, err, _) = run_mock(&["--prompt", "a"], Interrupt::default(), respond(&["<think>", "It never ends"]));
+        assert!(out.trim().is_empty() && err.contains("--max-tokens"), "{out} {err}");
     }
 
     #[test]

@@ -22,7 +22,14 @@ use crate::token::Tokenizer;
 /// # Errors
 /// [`CliError::Input`] for the first unreadable document.
 pub fn read_documents(paths: &[PathBuf]) -> Result<Vec<Document>, CliError> {
-    paths.iter().map(|path| read_document(path)).collect()
+    let mut docs = paths.iter().map(|path| read_document(path)).collect::<Result<Vec<_>, _>>()?;
+    // `a/x.txt` and `./b/x.txt` may be given in other ways, which name more folders.
+    let whole: Vec<PathBuf> = paths.iter().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect();
+    let named: Vec<(&str, Option<&Path>)> =
+        docs.iter().zip(&whole).map(|(doc, path)| (doc.name.as_str(), Some(path.as_path()))).collect();
+    let names = document::distinct_names(&named);
+    docs.iter_mut().zip(names).for_each(|(doc, name)| doc.name = name);
+    Ok(docs)
 }
 
 /// Notices of all documents, with their names.
@@ -199,6 +206,20 @@ mod tests {
             assert_eq!((reference.bytes, reference.pages), (doc.bytes, 1));
         }
         assert_eq!(prompt.get(references[2].end_byte..), Some("\n\nWhy?"));
+    }
+
+    #[test]
+    fn documents_of_the_same_name_are_named_by_their_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |folder: &str| {
+            std::fs::create_dir_all(dir.path().join(folder)).unwrap();
+            let path = dir.path().join(folder).join("notes.txt");
+            std::fs::write(&path, folder).unwrap();
+            path
+        };
+        let docs = read_documents(&[file("old"), file("new")]).unwrap();
+        assert_eq!(docs.iter().map(|doc| doc.name.as_str()).collect::<Vec<_>>(), ["old/notes.txt", "new/notes.txt"]);
+        assert_eq!(read_documents(&[file("old")]).unwrap()[0].name, "notes.txt");
     }
 
     #[test]

@@ -222,7 +222,7 @@ impl Sequence {
 
     /// Detokenizer after the answer so far.
     pub(super) fn stream(&self, runner: &ModelRunner) -> Result<Detokenizer, EngineError> {
-        let mut stream = Detokenizer::new(runner.text()?.tokenizer.clone());
+        let mut stream = Detokenizer::after(runner.text()?.tokenizer.clone(), &self.prompt)?;
         for &token in &self.generated {
             stream.push(token)?;
         }

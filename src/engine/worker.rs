@@ -245,9 +245,9 @@ impl Worker {
         let watch = self.port.cancel_flag();
         let began = Instant::now();
         let runner = self.runner.as_mut().ok_or(EngineError::NoModel)?;
-        let prompt = runner.encode(messages, true)?;
+        let mut prompt = runner.encode(messages, true)?;
         runner.steps.end_phase(Phase::Tokenize, began);
-        if let Some(note) = prompt.note {
+        if let Some(note) = runner.text()?.new_note(&mut prompt) {
             self.port.emit(EngineEvent::Notice(note));
         }
         runner.begin_text(&prompt.tokens, messages);

@@ -14,7 +14,7 @@ use super::arch::plan::{Matrix, ModelPlan, PositionPlan, TensorRef};
 use super::arch::{self, HParams, PlanOverrides};
 use super::fingerprint::Fingerprint;
 use super::gguf::Gguf;
-use super::gguf_split::{PartName, open_parts};
+use super::gguf_split::{PartName, is_part, open_parts};
 use super::metadata::{self, ModelMeta};
 use super::mmap::{Bytes, map_file};
 use super::quant::{TensorType, dequantize};
@@ -65,8 +65,12 @@ impl ModelFile {
             return Err(not_a_model(path, describe_other_file(path, bytes.get())));
         }
         if let Some(part) = PartName::of(path) {
-            let (gguf, shards) = open_parts(path, &part)?;
-            return Self::from_gguf(gguf, shards, &part.stem);
+            // The metadata decides, as in llama.cpp: a whole model may have the name of a part.
+            if is_part(bytes.get(), &part) {
+                let (gguf, shards) = open_parts(path, &part)?;
+                return Self::from_gguf(gguf, shards, &part.stem);
+            }
+            return Self::from_one_gguf(bytes, &part.stem);
         }
         let name = path.file_stem().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned());
         Self::from_one_gguf(bytes, &name)

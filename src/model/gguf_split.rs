@@ -46,6 +46,12 @@ impl PartName {
     }
 }
 
+/// True if a file of this name is one part of several by its metadata, too. A corrupt file counts as a part.
+pub(crate) fn is_part(bytes: &[u8], name: &PartName) -> bool {
+    let is_whole = |gguf: Gguf| matches!(gguf.uint("split.count"), Ok(None | Some(0 | 1)));
+    name.n_parts > 1 && !Gguf::parse(bytes).is_ok_and(is_whole)
+}
+
 /// Opens all parts of the model that `path` belongs to. Metadata is that of part 1, tensors are those of all parts.
 ///
 /// # Errors

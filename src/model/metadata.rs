@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::ModelError;
 use super::arch::plan::ModelPlan;
-use super::gguf::Gguf;
+use super::gguf::{self, Gguf};
 use super::safetensors::HfFolder;
 use super::tensors::TensorTable;
+use crate::base::limits;
 use crate::token::GgufVocab;
 
 /// Metadata for the model bar, the tokenizer and the sampler.
@@ -70,29 +71,58 @@ const END_OF_TURN_TEXTS: [&str; 9] = [
     "<｜end▁of▁sentence｜>",
 ];
 
+/// A value that a model runs without. One of another type is ignored, with a line in the log.
+fn optional<T>(value: Result<Option<T>, ModelError>) -> Option<T> {
+    value.unwrap_or_else(|error| {
+        log::warn!("metadata that is ignored: {error}");
+        None
+    })
+}
+
+/// Recommended number; llama.cpp reads it from text, too.
+fn recommended_number(gguf: &Gguf, key: &str) -> Option<f64> {
+    let key = format!("general.sampling.{key}");
+    match gguf.get(&key) {
+        Some(gguf::Value::String(text)) if text.trim().parse::<f64>().is_ok_and(f64::is_finite) => text.trim().parse().ok(),
+        _ => optional(gguf.float(&key)),
+    }
+}
+
+/// Id of a special token below `vocab_size`. Another value is ignored, with a line in the log.
+/// Source: llama.cpp, which uses the default id in its place.
+fn special_id(gguf: &Gguf, name: &str, vocab_size: usize) -> Option<u32> {
+    let id = optional(gguf.token_id(&format!("tokenizer.ggml.{name}_token_id")))?;
+    let is_token = usize::try_from(id).is_ok_and(|id| id < vocab_size);
+    if !is_token {
+        log::warn!("metadata that is ignored: the {name} id is {id}, but there are only {vocab_size} tokens");
+    }
+    is_token.then_some(id)
+}
+
 /// Vocabulary of a GGUF file; None if it has none.
 pub(crate) fn gguf_vocab(gguf: &Gguf, bytes: &[u8]) -> Result<Option<GgufVocab>, ModelError> {
     let Some(model) = gguf.string("tokenizer.ggml.model")? else { return Ok(None) };
     let Some(tokens) = gguf.strings(bytes, "tokenizer.ggml.tokens")? else { return Ok(None) };
-    let id = |name: &str| gguf.token_id(&format!("tokenizer.ggml.{name}_token_id"));
+    let id = |name: &str| special_id(gguf, name, tokens.len());
+    let flag = |name: &str| optional(gguf.bool(&format!("tokenizer.ggml.{name}")));
     let scores = gguf.numbers(bytes, "tokenizer.ggml.scores")?.unwrap_or_default();
     let types = gguf.numbers(bytes, "tokenizer.ggml.token_type")?.unwrap_or_default();
     Ok(Some(GgufVocab {
         model: model.to_owned(),
-        pre: gguf.string("tokenizer.ggml.pre")?.map(str::to_owned),
-        tokens,
+        pre: optional(gguf.string("tokenizer.ggml.pre")).map(str::to_owned),
         scores: scores.into_iter().map(|v| v as f32).collect(),
         // A float-to-int cast saturates: an invalid type becomes 0, which no type has.
         token_types: types.into_iter().map(|v| v as u32).collect(),
         merges: gguf.strings(bytes, "tokenizer.ggml.merges")?.unwrap_or_default(),
-        bos: id("bos")?,
-        eos: id("eos")?,
-        eot: id("eot")?,
-        unk: id("unknown")?,
-        pad: id("padding")?,
-        add_bos: gguf.bool("tokenizer.ggml.add_bos_token")?,
-        add_eos: gguf.bool("tokenizer.ggml.add_eos_token")?,
-        add_space_prefix: gguf.bool("tokenizer.ggml.add_space_prefix")?,
+        bos: id("bos"),
+        eos: id("eos"),
+        eot: id("eot"),
+        unk: id("unknown"),
+        pad: id("padding"),
+        add_bos: flag("add_bos_token"),
+        add_eos: flag("add_eos_token"),
+        add_space_prefix: flag("add_space_prefix"),
+        tokens,
     }))
 }
 
@@ -105,9 +135,14 @@ pub(crate) fn of_gguf(
     architecture: &str,
     fallback_name: &str,
 ) -> Result<ModelMeta, ModelError> {
-    let id = |name: &str| gguf.token_id(&format!("tokenizer.ggml.{name}_token_id"));
-    let mut stop_ids: Vec<u32> = [id("eos")?, id("eot")?, id("eom")?].into_iter().flatten().collect();
-    if let Some(vocab) = gguf_vocab(gguf, bytes)? {
+    let vocab = gguf_vocab(gguf, bytes)?;
+    let vocab_size = vocab.as_ref().map_or(limits::MAX_VOCAB, |vocab| vocab.tokens.len());
+    let id = |name: &str| special_id(gguf, name, vocab_size);
+    let text = |key: &str| optional(gguf.string(key));
+    let number = |key: &str| recommended_number(gguf, key);
+    let (bos, eos, eot) = (id("bos"), id("eos"), id("eot"));
+    let mut stop_ids: Vec<u32> = [eos, eot, id("eom")].into_iter().flatten().collect();
+    if let Some(vocab) = vocab {
         const CONTROL: u32 = 3;
         for (id, text) in (0u32..).zip(&vocab.tokens) {
             let control = vocab.token_types.get(id as usize) == Some(&CONTROL);
@@ -116,28 +151,26 @@ pub(crate) fn of_gguf(
             }
         }
     }
-    let float =
-        |key: &str| -> Result<Option<f32>, ModelError> { Ok(gguf.float(&format!("general.sampling.{key}"))?.map(|v| v as f32)) };
     let types = dominant_type(plan, gguf.tensors());
     Ok(ModelMeta {
-        name: gguf.string("general.name")?.filter(|n| !n.trim().is_empty()).unwrap_or(fallback_name).to_owned(),
+        name: text("general.name").filter(|n| !n.trim().is_empty()).unwrap_or(fallback_name).to_owned(),
         architecture: architecture.to_owned(),
-        quantization: mix_name(gguf.uint("general.file_type")?, types),
+        quantization: mix_name(optional(gguf.uint("general.file_type")), types),
         n_params: n_params(plan, gguf.tensors()),
         file_bytes,
-        license: gguf.string("general.license")?.map(str::to_owned),
-        chat_template: gguf.string("tokenizer.chat_template")?.map(str::to_owned),
-        bos: id("bos")?,
-        eos: id("eos")?,
-        eot: id("eot")?,
+        license: text("general.license").map(str::to_owned),
+        chat_template: text("tokenizer.chat_template").map(str::to_owned),
+        bos,
+        eos,
+        eot,
         stop_ids,
-        add_bos: gguf.bool("tokenizer.ggml.add_bos_token")?,
+        add_bos: optional(gguf.bool("tokenizer.ggml.add_bos_token")),
         sampling: RecommendedSampling {
-            temperature: float("temp")?,
-            top_k: gguf.uint("general.sampling.top_k")?.and_then(|k| u32::try_from(k).ok()),
-            top_p: float("top_p")?,
-            min_p: float("min_p")?,
-            repetition_penalty: float("penalty_repeat")?,
+            temperature: number("temp").map(|v| v as f32),
+            top_k: number("top_k").filter(|k| *k >= 0.0).map(|k| k as u32),
+            top_p: number("top_p").map(|v| v as f32),
+            min_p: number("min_p").map(|v| v as f32),
+            repetition_penalty: number("penalty_repeat").map(|v| v as f32),
         },
     })
 }

@@ -24,6 +24,17 @@ use super::safe_split::{SplitRule, parts};
 /// Words that the crate caches per thread.
 const CACHED_WORDS: usize = 1 << 16;
 
+/// What is before a fragment of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Before {
+    /// nothing: it begins the text
+    Nothing,
+    /// a special token
+    Token,
+    /// the rest of a text that was divided
+    Text,
+}
+
 /// The crate's tokenizer, with a second one if the start of a text is special.
 pub(super) struct Bpe {
     first: Library,
@@ -75,9 +86,9 @@ impl Bpe {
         &self.first
     }
 
-    /// Appends the ids of `fragment`, which begins the text or follows a special token.
-    pub fn encode(&self, fragment: &str, at_start: bool, out: &mut Vec<u32>) -> Result<(), TokenError> {
-        let mut prefixed = at_start || !self.prefix_only_at_start;
+    /// Appends the ids of `fragment`.
+    pub fn encode(&self, fragment: &str, before: Before, out: &mut Vec<u32>) -> Result<(), TokenError> {
+        let mut prefixed = before == Before::Nothing || (before == Before::Token && !self.prefix_only_at_start);
         for part in parts(fragment, self.rule) {
             let library = if prefixed { &self.first } else { self.later.as_ref().unwrap_or(&self.first) };
             out.extend_from_slice(library.encode_fast(part, false).map_err(encode_error)?.get_ids());

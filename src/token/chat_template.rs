@@ -3,51 +3,22 @@
 //! ```text
 //! [ChatMessage] ──► template (minijinja + Hugging Face's additions) ──► "<|im_start|>user\n…" ──► token ids
 //! ```
-//! Invariants: 1. A template is limited in steps (fuel) and in output ([`MAX_OUTPUT_BYTES`] on top of the messages), and a
-//! panic in it is caught. 2. Text of a message never becomes a control token ([`Tokenizer::escape_special`]). 3. A system
-//! message is never lost: if the template rejects or drops it, it goes in front of the first user message, and
-//! [`Rendered::note`] reports that.
+//! Invariants: 1. Every message is in the prompt, once and in order ([`super::prompt_check`]); a template that loses some of it
+//! or fails is replaced by the default of the model's family, and [`Rendered::note`] reports that. 2. Text of a message never
+//! becomes a mark ([`Tokenizer::escape_special`]). 3. A system message is never lost: if the template rejects or drops it, it
+//! goes in front of the first user message, and [`Rendered::note`] reports that.
 //! Source: `apply_chat_template` of Hugging Face transformers. Difference: a missing bos or eos is "".
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use minijinja::{Environment, context};
-
 use super::TokenError;
+use super::chat_message::ChatMessage;
 use super::hf_json::{read_json, token_name};
-use super::jinja;
+use super::prompt_check::{Placeholders, is_strict, is_whole};
+use super::reasoning::without_reasoning;
+use super::template_family::{FAMILIES, PLAIN, TemplateFamily};
+use super::template_program::TemplateProgram;
 use super::tokenizer::Tokenizer;
-
-/// Largest output of a template beyond the text of the messages, bytes.
-const MAX_OUTPUT_BYTES: usize = 16 << 20;
-/// Largest template source, bytes.
-const MAX_SOURCE_BYTES: usize = 1 << 20;
-/// Step limit of a template, and the addition per message.
-const BASE_FUEL: u64 = 1_000_000;
-const FUEL_PER_MESSAGE: u64 = 20_000;
-
-const CHATML: &str = "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}{% endfor %}\
-{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
-const PLAIN: &str = "{% for m in messages %}{% if m['role'] == 'user' %}{{ 'User: ' + m['content'] + '\n' }}\
-{% elif m['role'] == 'assistant' %}{{ 'Assistant: ' + m['content'] + eos_token + '\n' }}\
-{% else %}{{ m['content'] + '\n\n' }}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
-
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
-pub struct ChatMessage {
-    /// `system`, `user` or `assistant`
-    pub role: String,
-    /// text of the message
-    pub content: String,
-}
-
-impl ChatMessage {
-    /// A message of a role.
-    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        ChatMessage { role: role.into(), content: content.into() }
-    }
-}
 
 /// A conversation as prompt text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,11 +41,11 @@ pub struct Prompt {
 /// A parsed chat template.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    environment: Environment<'static>,
-    name: &'static str,
+    /// the model's own
+    own: Option<TemplateProgram>,
+    /// used if the model has none, or if its own fails
+    default: TemplateProgram,
     note: Option<String>,
-    /// variables that some templates assume
-    extras: minijinja::Value,
 }
 
 impl ChatTemplate {
@@ -83,7 +54,8 @@ impl ChatTemplate {
     /// # Errors
     /// Invalid Jinja, or a source that is too long.
     pub fn parse(source: &str) -> Result<Self, TokenError> {
-        Self::named("model", source)
+        let default = TemplateProgram::parse(PLAIN.name, PLAIN.source)?;
+        Ok(ChatTemplate { own: Some(TemplateProgram::parse("model", source)?), default, note: None })
     }
 
     /// The model's own template, or a default if it has none or an invalid one. [`ChatTemplate::note`] reports an invalid one.
@@ -91,17 +63,21 @@ impl ChatTemplate {
     /// # Errors
     /// None in practice, because the defaults are valid.
     pub fn for_model(source: Option<&str>, tokenizer: &Tokenizer) -> Result<Self, TokenError> {
-        let mut note = None;
-        if let Some(source) = source.filter(|s| !s.trim().is_empty()) {
-            match Self::parse(source) {
-                Ok(template) => return Ok(template),
-                Err(error) => note = Some(error.to_string()),
-            }
-        }
-        let is_chatml = tokenizer.special_id("<|im_start|>").is_some() && tokenizer.special_id("<|im_end|>").is_some();
-        let mut template = if is_chatml { Self::named("chatml", CHATML) } else { Self::named("plain", PLAIN) }?;
-        template.note = note.map(|reason| format!("{reason}. The '{}' form is used, so answers may be worse.", template.name));
-        Ok(template)
+        let family = TemplateFamily::of(tokenizer);
+        let default = TemplateProgram::parse(family.name, family.source)?;
+        let own = source.filter(|s| !s.trim().is_empty()).map(|source| TemplateProgram::parse("model", source));
+        let (own, note) = match own {
+            Some(Ok(own)) => (Some(own), None),
+            Some(Err(error)) => (None, Some(note_of_default(&error.to_string(), family.name))),
+            None => (None, None),
+        };
+        Ok(ChatTemplate { own, default, note })
+    }
+
+    /// Text with the marks that prompts of a model may have: those of its own template, and of every default.
+    pub fn marks(source: Option<&str>) -> String {
+        let sources = source.into_iter().chain(FAMILIES.iter().map(|family| family.source));
+        sources.collect::<Vec<_>>().join("\n")
     }
 
     /// The template of a Hugging Face folder: `chat_template.jinja`, or `chat_template` in `tokenizer_config.json`.
@@ -119,22 +95,9 @@ impl ChatTemplate {
         Self::for_model(template_of_config(&config), tokenizer)
     }
 
-    fn named(name: &'static str, source: &str) -> Result<Self, TokenError> {
-        let bad = |reason: String| TokenError::BadTemplate { reason };
-        if source.len() > MAX_SOURCE_BYTES {
-            return Err(bad(format!("it has {} bytes, but at most {MAX_SOURCE_BYTES} are supported", source.len())));
-        }
-        let mut environment = jinja::environment();
-        let source = jinja::without_generation_tags(source);
-        let extras = jinja::extras(&source);
-        let added = catch_unwind(AssertUnwindSafe(|| environment.add_template_owned("chat", source)));
-        added.map_err(|_| bad("the parser failed on it".into()))?.map_err(|e| bad(jinja::sentence(&e)))?;
-        Ok(ChatTemplate { environment, name, note: None, extras })
-    }
-
-    /// `model` for the model's own template, `chatml` or `plain` for a default.
+    /// `model` for the model's own template, `chatml`, `llama`, `gemma` or `plain` for a default.
     pub fn name(&self) -> &'static str {
-        self.name
+        self.own.as_ref().unwrap_or(&self.default).name
     }
 
     /// Reason that a default replaces the model's own template. None if it does not.
@@ -145,7 +108,7 @@ impl ChatTemplate {
     /// Renders the conversation. With `add_generation_prompt` it ends where the assistant's answer begins.
     ///
     /// # Errors
-    /// The template rejects the messages, or exceeds a limit.
+    /// None in practice, because the defaults take any conversation.
     pub fn render(
         &self,
         messages: &[ChatMessage],
@@ -153,17 +116,30 @@ impl ChatTemplate {
         eos: &str,
         add_generation_prompt: bool,
     ) -> Result<Rendered, TokenError> {
-        let as_is = self.render_once(messages, bos, eos, add_generation_prompt);
-        let system = messages.first().filter(|m| m.role == "system" && !m.content.trim().is_empty());
-        let Some((system, folded)) = system.and_then(|s| Some((s, fold_system(messages)?))) else {
-            return Ok(Rendered { text: as_is?, note: None });
-        };
-        match as_is {
-            Ok(text) if text.contains(system.content.trim()) => Ok(Rendered { text, note: None }),
-            Ok(_) => self.render_once(&folded, bos, eos, add_generation_prompt).map(with_folded_note),
-            // The first error refers to the conversation as the user wrote it.
-            Err(error) => self.render_once(&folded, bos, eos, add_generation_prompt).map(with_folded_note).map_err(|_| error),
+        let run = |program: &TemplateProgram, messages: &[ChatMessage]| program.render(messages, bos, eos, add_generation_prompt);
+        let Some(own) = &self.own else { return Ok(Rendered { text: run(&self.default, messages)?, note: None }) };
+        let folded = messages.first().filter(|m| m.role == "system" && !m.content.trim().is_empty());
+        let folded = folded.and_then(|_| fold_system(messages));
+        let mut reason = None;
+        for (messages, is_folded) in std::iter::once((messages, false)).chain(folded.as_deref().map(|folded| (folded, true))) {
+            let trial = Placeholders::of(messages);
+            let filled = || run(own, &trial.messages).ok().and_then(|text| trial.fill(&text, messages));
+            let note = || is_folded.then(|| FOLDED_NOTE.to_owned());
+            match run(own, messages) {
+                Ok(text) if is_whole(messages, &text) && (!messages.iter().any(is_strict) || filled().is_some()) => {
+                    return Ok(Rendered { text, note: note() });
+                }
+                Ok(_) => reason = reason.or(Some("The model's chat template loses text of this conversation".to_owned())),
+                // The first error refers to the conversation as the user wrote it.
+                Err(error) => reason = reason.or(Some(error.to_string())),
+            }
+            // The template would change the text of a message, but keeps its place.
+            if let Some(text) = filled() {
+                return Ok(Rendered { text, note: note().or(Some(UNCHANGED_NOTE.to_owned())) });
+            }
         }
+        let note = reason.map(|reason| note_of_default(&reason, self.default.name));
+        Ok(Rendered { text: run(&self.default, messages)?, note })
     }
 
     /// Renders and encodes the conversation.
@@ -181,8 +157,12 @@ impl ChatTemplate {
             Ok(bytes) => Ok(String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()),
             Err(error) => Err(error),
         };
-        let escaped: Vec<ChatMessage> =
-            messages.iter().map(|m| ChatMessage::new(m.role.clone(), tokenizer.escape_special(&m.content))).collect();
+        let escaped = |message: &ChatMessage| {
+            let is_answer = message.role == "assistant";
+            let content = if is_answer { without_reasoning(&message.content) } else { message.content.as_str().into() };
+            ChatMessage::new(message.role.clone(), tokenizer.escape_special(&content))
+        };
+        let escaped: Vec<ChatMessage> = messages.iter().map(escaped).collect();
         let rendered = self.render(&escaped, &text_of(ids.bos)?, &text_of(ids.eos)?, add_generation_prompt)?;
         let mut tokens = tokenizer.encode(&rendered.text, true)?;
         if let Some(bos) = tokenizer.bos_if_added().filter(|bos| tokens.first() != Some(bos)) {
@@ -190,30 +170,13 @@ impl ChatTemplate {
         }
         Ok(Prompt { tokens, note: rendered.note })
     }
-
-    fn render_once(&self, messages: &[ChatMessage], bos: &str, eos: &str, generate: bool) -> Result<String, TokenError> {
-        let failed = |reason: String| TokenError::Template { reason };
-        let none = minijinja::Value::from(());
-        let context = context! {
-            messages, bos_token => bos, eos_token => eos, add_generation_prompt => generate,
-            tools => none, documents => none, ..self.extras.clone()
-        };
-        let mut environment = self.environment.clone();
-        let n_messages = u64::try_from(messages.len()).unwrap_or(u64::MAX);
-        environment.set_fuel(Some(BASE_FUEL.saturating_add(FUEL_PER_MESSAGE.saturating_mul(n_messages))));
-        let content_bytes: usize = messages.iter().map(|m| m.content.len()).sum();
-        let mut out = jinja::Bounded::new(content_bytes.saturating_mul(2).saturating_add(MAX_OUTPUT_BYTES));
-        let run = catch_unwind(AssertUnwindSafe(|| {
-            environment.get_template("chat").and_then(|t| t.render_captured_to(context, &mut out).map(|_| ()))
-        }));
-        run.map_err(|_| failed("it failed on these messages".into()))?.map_err(|e| failed(jinja::sentence(&e)))?;
-        out.into_string().map_err(|_| failed("its output is not text".into()))
-    }
 }
 
-fn with_folded_note(text: String) -> Rendered {
-    let note = "The model's chat template has no place for instructions. They were put in front of the first message.";
-    Rendered { text, note: Some(note.to_owned()) }
+const FOLDED_NOTE: &str = "The model's chat template has no place for instructions. They were put in front of the first message.";
+const UNCHANGED_NOTE: &str = "The model's chat template would change the text of this conversation. It was put in unchanged.";
+
+fn note_of_default(reason: &str, name: &str) -> String {
+    format!("{}. The '{name}' form is used, so answers may be worse.", reason.trim_end_matches('.'))
 }
 
 /// Moves the system message in front of the first user message.
@@ -254,9 +217,9 @@ mod tests {
             [message("system", "Be kind."), message("user", "Hi"), message("assistant", "Hello"), message("user", "Bye")];
         let chatml = "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHello<|im_end|>\n\
                       <|im_start|>user\nBye<|im_end|>\n<|im_start|>assistant\n";
-        assert_eq!(render(CHATML, &messages).unwrap().text, chatml);
+        assert_eq!(render(FAMILIES[0].source, &messages).unwrap().text, chatml);
         let plain = "Be kind.\n\nUser: Hi\nAssistant: Hello</s>\nUser: Bye\nAssistant:";
-        assert_eq!(render(PLAIN, &messages).unwrap().text, plain);
+        assert_eq!(render(PLAIN.source, &messages).unwrap().text, plain);
     }
 
     #[test]
@@ -270,12 +233,12 @@ mod tests {
             assert!(rendered.note.unwrap().contains("in front of the first message"));
             assert_eq!(render(source, &[message("user", "Hi")]).unwrap().note, None);
         }
-        let sentence = render(rejects, &[message("system", "Be kind.")]).unwrap_err().to_string();
-        assert!(sentence.contains("No system!"), "{sentence}");
+        let note = render(rejects, &[message("system", "Be kind.")]).unwrap().note.unwrap();
+        assert!(note.contains("No system!") && note.contains("'plain'"), "{note}");
     }
 
     #[test]
-    fn hostile_templates_end_with_an_error() {
+    fn hostile_templates_are_replaced_by_a_default() {
         let endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}x{% endfor %}{% endfor %}{% endfor %}";
         let large = "{% for a in range(9999) %}{{ 'x' * 99999 }}{% endfor %}";
         let deep = "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}";
@@ -284,12 +247,60 @@ mod tests {
         let json = "{{ messages | tojson(indent=99999999999999) }}";
         let undefined = "{{ messages[99].content.more }}";
         for source in [endless, large, deep, overflow, wide, json, undefined, "{% include 'x' %}"] {
-            let error = render(source, &[message("user", "Hi")]).unwrap_err();
-            assert!(matches!(error, TokenError::Template { .. }), "{source}: {error}");
+            let rendered = render(source, &[message("user", "Hi")]).unwrap();
+            assert_eq!(rendered.text, "User: Hi\nAssistant:", "{source}");
+            assert!(rendered.note.unwrap().contains("does not accept this conversation"), "{source}");
         }
         let nested = format!("{}1{}", "(".repeat(100_000), ")".repeat(100_000));
         for source in ["{% if %}", "{{ 'a", "{% for %}", &"{".repeat(2 << 20), &format!("{{{{ {nested} }}}}")] {
             assert!(matches!(ChatTemplate::parse(source), Err(TokenError::BadTemplate { .. })), "{:.20}", source);
+        }
+    }
+
+    #[test]
+    fn template_gets_parts_if_it_takes_parts() {
+        let messages = [
+            message("system", "Be kind."),
+            message("user", "A text.\n\nWhy?"),
+            message("assistant", "So."),
+            message("user", "And?"),
+        ];
+        let all = "[system:Be kind.][user:A text.\n\nWhy?][assistant:So.][user:And?]";
+        for source in [
+            "{% for m in messages %}[{{ m.role }}:{% for p in m.content %}{% if p.type == 'text' %}{{ p.text }}{% endif %}{% endfor %}]{% endfor %}",
+            "{% for m in messages %}[{{ m.role }}:{{ m.content[0]['text'] }}]{% endfor %}",
+            "{% for m in messages %}[{{ m.role }}:{% if m.role == 'user' %}{{ m.content[0].text }}{% else %}{{ m.content }}{% endif %}]{% endfor %}",
+            "{% for m in messages %}[{{ m.role }}:{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endif %}]{% endfor %}",
+        ] {
+            let rendered = render(source, &messages).unwrap();
+            assert_eq!((rendered.text.as_str(), rendered.note), (all, None), "{source}");
+        }
+    }
+
+    #[test]
+    fn template_that_loses_text_is_not_used() {
+        let document = format!("The mill.\n{}\n\nWhy?", "It is old. ".repeat(60));
+        let messages = [message("user", &document), message("assistant", "So."), message("user", "And?")];
+        let plain = format!("User: {document}\nAssistant: So.</s>\nUser: And?\nAssistant:");
+        for source in [
+            "{% for m in messages[1:] %}[{{ m.content }}]{% endfor %}",
+            "{% for m in messages | reverse %}[{{ m.content }}]{% endfor %}",
+            "{% for m in messages %}[{{ m.content }}{{ m.content }}]{% endfor %}",
+            "{{ messages[-1].content }}",
+            "{{ unknown(messages) }}",
+        ] {
+            let rendered = render(source, &messages).unwrap();
+            assert_eq!(rendered.text, plain, "{source}");
+            assert!(rendered.note.unwrap().contains("template"), "{source}");
+        }
+        let kept = format!("[{document}][So.][And?]");
+        for source in [
+            "{% for m in messages %}[{{ m.content[:200] }}]{% endfor %}",
+            "{% for m in messages %}[{{ m.content | replace('old', 'new') }}]{% endfor %}",
+        ] {
+            let rendered = render(source, &messages).unwrap();
+            assert_eq!(rendered.text, kept, "{source}");
+            assert!(rendered.note.unwrap().contains("put in unchanged"), "{source}");
         }
     }
 

@@ -3,12 +3,16 @@
 //! ```text
 //! id ──► bytes ──► [pending: the start of a code point] ──► String
 //! ```
-//! Invariants: 1. The pieces of [`Detokenizer::push`] and [`Detokenizer::finish`] join to [`Tokenizer::decode`] of all ids.
+//! Invariants: 1. After [`Detokenizer::new`] the pieces of [`Detokenizer::push`] and [`Detokenizer::finish`] join to [`Tokenizer::decode`] of all ids.
 //! 2. U+FFFD appears only if no later byte could complete the code point. 3. At most 3 bytes are pending.
 
 use std::sync::Arc;
 
+use super::reasoning::opening_at_end;
 use super::{TokenError, Tokenizer};
+
+/// Longest beginning of reasoning at the end of a prompt, tokens.
+const MAX_OPENING_TOKENS: usize = 32;
 
 /// Detokenizer of one answer.
 #[derive(Debug, Clone)]
@@ -22,6 +26,20 @@ impl Detokenizer {
     /// Begins an answer.
     pub fn new(tokenizer: Arc<Tokenizer>) -> Self {
         Detokenizer { tokenizer, pending: Vec::new(), first: true }
+    }
+
+    /// Begins an answer to a prompt. If the prompt ends with the beginning of the model's reasoning, the answer begins with it.
+    ///
+    /// # Errors
+    /// An id outside the vocabulary.
+    pub fn after(tokenizer: Arc<Tokenizer>, prompt: &[u32]) -> Result<Self, TokenError> {
+        let end = prompt.get(prompt.len().saturating_sub(MAX_OPENING_TOKENS)..).unwrap_or_default();
+        let mut text = Vec::new();
+        for &id in end {
+            text.extend(tokenizer.token_bytes(id)?);
+        }
+        let opening = opening_at_end(&String::from_utf8_lossy(&text)).map(|open| format!("{open}\n"));
+        Ok(Detokenizer { pending: opening.unwrap_or_default().into_bytes(), ..Detokenizer::new(tokenizer) })
     }
 
     /// Text completed by `id`; often empty.

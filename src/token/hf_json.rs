@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::TokenError;
 use super::bpe::Bpe;
 use super::piece_bytes::{PieceKind, Pieces, Spelling};
+use super::reasoning::is_reasoning_mark;
 use super::special_tokens::{SpecialToken, SpecialTokens};
 use super::tokenizer::{Encoder, SpecialIds, Tokenizer, is_end_name};
 use crate::base::limits;
@@ -57,7 +58,7 @@ impl Tokenizer {
         let strips_leading_space = strips_leading_space(json.get("decoder").unwrap_or(&Value::Null));
         let bpe = Bpe::from_json(json)?;
         let tokens = tokens(&bpe)?;
-        let (pieces, specials) = pieces(&bpe, &tokens, spelling);
+        let (pieces, specials, of_encoder) = pieces(&bpe, &tokens, spelling);
         let by_name = |name: &str| tokens.iter().position(|t| *t == name).and_then(|i| u32::try_from(i).ok());
         let configured = |key: &str| config.get(key).and_then(token_name).and_then(by_name);
         let first_added = bpe.first_added();
@@ -72,7 +73,7 @@ impl Tokenizer {
         Ok(Tokenizer {
             encoder: Encoder::Bpe(Box::new(bpe)),
             pieces,
-            specials: SpecialTokens::new(specials)?,
+            specials: SpecialTokens::new(specials, of_encoder)?,
             ids: SpecialIds { bos, eos, eot: None, unk: configured("unk_token"), pad: configured("pad_token") },
             ends,
             add_bos,
@@ -155,28 +156,30 @@ fn tokens(bpe: &Bpe) -> Result<Vec<String>, TokenError> {
     Ok(tokens)
 }
 
-fn pieces(bpe: &Bpe, tokens: &[String], spelling: Spelling) -> (Pieces, Vec<SpecialToken>) {
+/// Bytes of every token, the special ones, and those that the library finds by itself.
+fn pieces(bpe: &Bpe, tokens: &[String], spelling: Spelling) -> (Pieces, Vec<SpecialToken>, Vec<SpecialToken>) {
     let added = bpe.library().get_added_tokens_decoder();
     let mut pieces = Pieces::default();
-    let mut specials = Vec::new();
+    let (mut specials, mut of_library) = (Vec::new(), Vec::new());
     for (id, text) in (0u32..).zip(tokens) {
-        match added.get(&id) {
-            Some(token) if token.special => {
-                pieces.push(text, Spelling::Literal, PieceKind::Control);
-                specials.push(SpecialToken {
-                    id,
-                    text: text.clone(),
-                    control: true,
-                    lstrip: token.lstrip,
-                    rstrip: token.rstrip,
-                    single_word: token.single_word,
-                });
-            }
-            Some(_) => pieces.push(text, Spelling::Literal, PieceKind::Text),
-            None => pieces.push(text, spelling, PieceKind::Text),
-        }
+        let Some(token) = added.get(&id) else {
+            pieces.push(text, spelling, PieceKind::Text);
+            continue;
+        };
+        let is_hidden = token.special && !is_reasoning_mark(text);
+        let kind = if is_hidden { PieceKind::Control } else { PieceKind::Text };
+        pieces.push(text, Spelling::Literal, kind);
+        let list = if token.special { &mut specials } else { &mut of_library };
+        list.push(SpecialToken {
+            id,
+            text: text.clone(),
+            control: token.special,
+            lstrip: token.lstrip,
+            rstrip: token.rstrip,
+            single_word: token.single_word,
+        });
     }
-    (pieces, specials)
+    (pieces, specials, of_library)
 }
 
 /// `"<s>"` or `{"content": "<s>", ...}`.

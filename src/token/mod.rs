@@ -5,9 +5,11 @@
 //!                 (escape_special, render, encode, BOS)
 //! ```
 //! `tokenizer` is the public interface. `bpe` (byte-level BPE, `tokenizer.json`) and `spm` merge text; `special_tokens` finds
-//! special tokens before either; `piece_bytes` has the bytes of every id. `gguf_vocab` and `hf_json` read files.
+//! special tokens before either; `piece_bytes` has the bytes of every id. `gguf_vocab` and `hf_json` read files. `reasoning`
+//! separates a model's reasoning from its answer.
 
 mod bpe;
+mod chat_message;
 mod chat_template;
 mod detokenizer;
 mod error;
@@ -16,15 +18,21 @@ mod hf_json;
 mod jinja;
 mod piece_bytes;
 mod pre_tokenizer;
+mod prompt_check;
+mod reasoning;
 mod safe_split;
 mod special_tokens;
 mod spm;
+mod template_family;
+mod template_program;
 mod tokenizer;
 
-pub use chat_template::{ChatMessage, ChatTemplate, Prompt, Rendered};
+pub use chat_message::ChatMessage;
+pub use chat_template::{ChatTemplate, Prompt, Rendered};
 pub use detokenizer::Detokenizer;
 pub use error::TokenError;
 pub use gguf_vocab::GgufVocab;
+pub use reasoning::{ReasoningFilter, split_reasoning, without_reasoning};
 pub use tokenizer::{SpecialIds, Tokenizer};
 
 #[cfg(test)]

@@ -4,11 +4,13 @@
 //! "<|im_start|>user\nHi" ──► [Token(<|im_start|>), Text("user\nHi")]
 //! ```
 //! Invariants: 1. The fragments cover the text in order; a token may absorb adjacent white space, if its file sets that.
-//! 2. A control token is found only with `parse_special`, a user-defined token always. 3. Of tokens that start at one place
-//! the longest wins. 4. An [escaped](SpecialTokens::escape_special) text contains no control token.
+//! 2. A control token is found only with `parse_special`, and so is a user-defined one that marks the parts of a conversation;
+//! other user-defined tokens always. 3. Of tokens that start at one place the longest wins. 4. An
+//! [escaped](SpecialTokens::escape_special) text contains no mark.
 //! Limit: [`MAX_SPECIAL_BYTES`] of special-token text, because the search automaton is many times larger.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use aho_corasick::{AhoCorasick, MatchKind};
 
@@ -17,8 +19,12 @@ use super::TokenError;
 /// Largest size of special-token text, bytes.
 const MAX_SPECIAL_BYTES: usize = 4 << 20;
 
-/// Escape mark that breaks up a control token in a document: a noncharacter, which has no meaning in any text.
-const ESCAPE_MARK: char = '\u{FDD0}';
+/// Begins an escape sequence: a noncharacter, which has no meaning in any text.
+const ESCAPE: char = '\u{FDD0}';
+/// After [`ESCAPE`]: nothing; the sequence breaks up a control token.
+const BREAK: char = '\u{FDD1}';
+/// After [`ESCAPE`]: the character [`ESCAPE`] itself.
+const ITSELF: char = '\u{FDD2}';
 
 /// A token that is matched in raw text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,7 +33,7 @@ pub(super) struct SpecialToken {
     pub id: u32,
     /// text to match
     pub text: String,
-    /// true if found only with `parse_special`
+    /// true if found only with `parse_special`: a mark of the model's own
     pub control: bool,
     /// absorbs white space before it
     pub lstrip: bool,
@@ -51,6 +57,10 @@ pub(super) enum Fragment<'t> {
 pub(super) struct SpecialTokens {
     all: Finder,
     user_defined: Finder,
+    /// tokens that the encoder finds by itself
+    of_encoder: Vec<SpecialToken>,
+    /// ids that are found only with `parse_special`
+    marks: HashSet<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -60,14 +70,32 @@ struct Finder {
 }
 
 impl SpecialTokens {
-    /// Builds the search automata.
-    pub fn new(tokens: Vec<SpecialToken>) -> Result<Self, TokenError> {
+    /// Builds the search automata. `of_encoder` are user-defined tokens that the encoder finds by itself.
+    pub fn new(tokens: Vec<SpecialToken>, of_encoder: Vec<SpecialToken>) -> Result<Self, TokenError> {
+        Self::with_template(tokens, of_encoder, "")
+    }
+
+    /// The same tokens for a model with this chat template: those that stand in it are its marks.
+    pub fn with_marks_of(self, template: &str) -> Result<Self, TokenError> {
+        Self::with_template(self.all.tokens, self.of_encoder, template)
+    }
+
+    fn with_template(mut tokens: Vec<SpecialToken>, of_encoder: Vec<SpecialToken>, template: &str) -> Result<Self, TokenError> {
+        let (marks, of_encoder): (Vec<_>, Vec<_>) = of_encoder.into_iter().partition(|token| is_mark(&token.text, template));
+        tokens.extend(marks);
         let got = tokens.iter().map(|t| t.text.len()).sum();
         if got > MAX_SPECIAL_BYTES {
             return Err(TokenError::TooMany { what: "bytes of special tokens", got, max: MAX_SPECIAL_BYTES });
         }
+        tokens.iter_mut().for_each(|token| token.control |= is_mark(&token.text, template));
+        let marks = tokens.iter().filter(|token| token.control).map(|token| token.id).collect();
         let user_defined = tokens.iter().filter(|t| !t.control).cloned().collect();
-        Ok(SpecialTokens { all: Finder::new(tokens)?, user_defined: Finder::new(user_defined)? })
+        Ok(SpecialTokens { all: Finder::new(tokens)?, user_defined: Finder::new(user_defined)?, of_encoder, marks })
+    }
+
+    /// True if the id is found only with `parse_special`.
+    pub fn is_mark(&self, id: u32) -> bool {
+        self.marks.contains(&id)
     }
 
     /// Splits `text` at its special tokens.
@@ -75,31 +103,48 @@ impl SpecialTokens {
         if parse_special { self.all.split(text) } else { self.user_defined.split(text) }
     }
 
-    /// Escapes `text`, so that [`SpecialTokens::split`] finds no control token in it. [`unescape_special`] reverses it.
+    /// Escapes `text`, so that [`SpecialTokens::split`] finds no mark in it. [`unescape_special`] reverses it.
     pub fn escape_special<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut out = String::new();
-        let mut copied = 0;
+        let mut breaks = Vec::new();
         let mut at = 0;
         while let Some((start, _, token)) = self.all.find(text, at) {
             // The search continues inside the match, because another token may begin there.
             at = start + text.get(start..).and_then(|t| t.chars().next()).map_or(1, char::len_utf8);
-            if token.control {
-                out.push_str(text.get(copied..at).unwrap_or_default());
-                out.push(ESCAPE_MARK);
-                copied = at;
-            }
+            breaks.extend(token.control.then_some(at));
         }
-        if copied == 0 {
+        if breaks.is_empty() && !text.contains(ESCAPE) {
             return Cow::Borrowed(text);
         }
-        out.push_str(text.get(copied..).unwrap_or_default());
+        let mut out = String::with_capacity(text.len() + 8 * breaks.len());
+        let mut copied = 0;
+        for at in breaks.into_iter().chain([text.len()]) {
+            let part = text.get(copied..at).unwrap_or_default();
+            out.push_str(&part.replace(ESCAPE, &format!("{ESCAPE}{ITSELF}")));
+            out.extend((at < text.len()).then_some([ESCAPE, BREAK]).into_iter().flatten());
+            copied = at;
+        }
         Cow::Owned(out)
     }
 }
 
-/// Removes the marks of [`SpecialTokens::escape_special`].
+/// True for a user-defined token that marks parts of a conversation: in brackets and bars, or part of the chat template. Runs
+/// of spaces and words are none, so that they stay one token in a document.
+fn is_mark(text: &str, template: &str) -> bool {
+    let text = text.trim();
+    let is_bracketed = |open: &str, close: &str| text.starts_with(open) && text.ends_with(close);
+    let has_letters = text.contains(char::is_alphanumeric);
+    let has_signs = text.contains(|c: char| !c.is_alphanumeric() && !c.is_whitespace() && c != '\u{2581}');
+    let is_known = is_bracketed("<|", "|>") || is_bracketed("<\u{FF5C}", "\u{FF5C}>") || template.contains(text);
+    has_letters && has_signs && is_known
+}
+
+/// Reverses [`SpecialTokens::escape_special`].
 pub(super) fn unescape_special(text: &str) -> Cow<'_, str> {
-    if text.contains(ESCAPE_MARK) { Cow::Owned(text.replace(ESCAPE_MARK, "")) } else { Cow::Borrowed(text) }
+    if !text.contains(ESCAPE) {
+        return Cow::Borrowed(text);
+    }
+    let broken = text.replace(&String::from_iter([ESCAPE, BREAK]), "");
+    Cow::Owned(broken.replace(&String::from_iter([ESCAPE, ITSELF]), &ESCAPE.to_string()))
 }
 
 impl Finder {
@@ -163,14 +208,17 @@ mod tests {
 
     fn specials() -> SpecialTokens {
         let token = |id, text: &str, control| SpecialToken { id, text: text.into(), control, ..SpecialToken::default() };
-        SpecialTokens::new(vec![
-            token(1, "<s>", true),
-            token(2, "<s>>", true),
-            token(3, "  ", false),
-            SpecialToken { lstrip: true, rstrip: true, ..token(4, "<m>", true) },
-            SpecialToken { single_word: true, ..token(5, "me", false) },
-            token(6, "", true),
-        ])
+        SpecialTokens::new(
+            vec![
+                token(1, "<s>", true),
+                token(2, "<s>>", true),
+                token(3, "  ", false),
+                SpecialToken { lstrip: true, rstrip: true, ..token(4, "<m>", true) },
+                SpecialToken { single_word: true, ..token(5, "me", false) },
+                token(6, "", true),
+            ],
+            Vec::new(),
+        )
         .unwrap()
     }
 
@@ -193,11 +241,31 @@ mod tests {
     #[test]
     fn escape_hides_every_control_token_and_is_reversible() {
         let s = specials();
-        for text in ["<s>", "a <s>> b<m>", "<<s>s><s>", "nothing", "", "é<s>"] {
+        for text in
+            ["<s>", "a <s>> b<m>", "<<s>s><s>", "nothing", "", "é<s>", "\u{FDD0}", "<\u{FDD0}s>\u{FDD0}\u{FDD1}<s>\u{FDD0}"]
+        {
             let escaped = s.escape_special(text);
             let found = s.split(&escaped, true);
             assert!(!found.iter().any(|f| matches!(f, Token(1 | 2 | 4))), "{text}: {found:?}");
             assert_eq!(unescape_special(&escaped), text);
         }
+    }
+
+    #[test]
+    fn user_defined_token_is_a_mark_by_its_form_or_in_the_template() {
+        let template = "{% for m in messages %}    <start_of_turn>user\n[INST]{{ '<tool_call>' }}";
+        for text in ["<|im_start|>", "<\u{FF5C}User\u{FF5C}>", "<start_of_turn>", "[INST]", "<tool_call>", " [INST]"] {
+            assert!(is_mark(text, template), "{text}");
+        }
+        for text in ["    ", "\n\n", "user", "<table>", "\u{2581}\u{2581}", "{%", "'", "messages"] {
+            assert!(!is_mark(text, template), "{text}");
+        }
+        let token = |id, text: &str| SpecialToken { id, text: text.into(), ..SpecialToken::default() };
+        let tokens = SpecialTokens::new(vec![token(1, "[INST]"), token(2, "  ")], vec![token(3, "<tool_call>")]).unwrap();
+        assert_eq!(tokens.split("[INST]  <tool_call>", false), [Token(1), Token(2), Text("<tool_call>")]);
+        let tokens = tokens.with_marks_of(template).unwrap();
+        assert_eq!(tokens.split("[INST]  <tool_call>", false), [Text("[INST]"), Token(2), Text("<tool_call>")]);
+        assert_eq!(tokens.split("[INST]  <tool_call>", true), [Token(1), Token(2), Token(3)]);
+        assert_eq!((tokens.is_mark(3), tokens.is_mark(2)), (true, false));
     }
 }

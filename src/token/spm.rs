@@ -94,6 +94,11 @@ impl Spm {
         Spm { ids, pairs, bytes, unknown: vocab.unk, add_space_prefix }
     }
 
+    /// Leaves out tokens that no text may become.
+    pub fn leave_out(&mut self, is_left_out: impl Fn(u32) -> bool) {
+        self.ids.retain(|_, (id, _)| !is_left_out(*id));
+    }
+
     /// True if the model was trained on texts that begin with a space.
     pub fn add_space_prefix(&self) -> bool {
         self.add_space_prefix

@@ -6,7 +6,7 @@
 //! ids  ──► Pieces: bytes of each id ──► text (whole code points; see Detokenizer)
 //! ```
 //! Invariants: 1. `encode` adds no BOS; [`Tokenizer::bos_if_added`] returns it if the model uses one. 2. The text of a
-//! control token is a token only with `parse_special`. 3. Control tokens add nothing to a decoded text. 4. All data of a
+//! control token, and of any token that marks parts of a conversation, is a token only with `parse_special`. 3. Control tokens add nothing to a decoded text. 4. All data of a
 //! file was validated: ids are below [`Tokenizer::vocab_size`].
 //! Thread: any; immutable once built.
 //! Source: llama.cpp's `llama_tokenize` for GGUF vocabularies, Hugging Face `tokenizers` for `tokenizer.json`.
@@ -15,10 +15,11 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::TokenError;
-use super::bpe::Bpe;
+use super::bpe::{Before, Bpe};
 use super::gguf_vocab::{GgufVocab, token_type};
 use super::piece_bytes::{PieceKind, Pieces, Spelling};
 use super::pre_tokenizer::pre_kind;
+use super::reasoning::is_reasoning_mark;
 use super::special_tokens::{Fragment, SpecialToken, SpecialTokens, unescape_special};
 use super::spm::Spm;
 
@@ -112,7 +113,24 @@ impl Tokenizer {
         let mut tokenizer = Self::with_vocab(vocab, Spelling::Metaspace, Encoder::Spm(Box::new(spm)))?;
         tokenizer.add_bos = vocab.add_bos.unwrap_or(true);
         tokenizer.strips_leading_space = strips_leading_space;
-        Ok(tokenizer)
+        Ok(tokenizer.without_marks_in_text())
+    }
+
+    /// The tokenizer of a model with this chat template: user-defined tokens that stand in it are its marks, which a document
+    /// cannot forge.
+    ///
+    /// # Errors
+    /// More text of special tokens than the limits allow.
+    pub fn with_marks_of(mut self, template: &str) -> Result<Self, TokenError> {
+        self.specials = self.specials.with_marks_of(template)?;
+        Ok(self.without_marks_in_text())
+    }
+
+    fn without_marks_in_text(mut self) -> Self {
+        if let Encoder::Spm(spm) = &mut self.encoder {
+            spm.leave_out(|id| self.specials.is_mark(id) && self.ids.unk != Some(id));
+        }
+        self
     }
 
     fn with_vocab(vocab: &GgufVocab, spelling: Spelling, encoder: Encoder) -> Result<Self, TokenError> {
@@ -131,7 +149,8 @@ impl Tokenizer {
             if control || kind == token_type::USER_DEFINED {
                 let rstrip = is_phi3 && !matches!(text.as_str(), "<unk>" | "<s>" | "<|endoftext|>");
                 specials.push(SpecialToken { id, text: text.clone(), control, rstrip, ..SpecialToken::default() });
-                let piece_kind = if control { PieceKind::Control } else { PieceKind::Text };
+                let is_hidden = control && !is_reasoning_mark(text);
+                let piece_kind = if is_hidden { PieceKind::Control } else { PieceKind::Text };
                 pieces.push(text, Spelling::Literal, piece_kind);
             } else {
                 pieces.push(text, spelling, PieceKind::Text);
@@ -141,7 +160,7 @@ impl Tokenizer {
         Ok(Tokenizer {
             encoder,
             pieces,
-            specials: SpecialTokens::new(specials)?,
+            specials: SpecialTokens::new(specials, Vec::new())?,
             ids,
             ends,
             add_bos: false,
@@ -162,14 +181,26 @@ impl Tokenizer {
                 Fragment::Token(id) => out.push(id),
                 Fragment::Text(text) => {
                     let text = if parse_special { unescape_special(text) } else { Cow::Borrowed(text) };
+                    let before = if i == 0 { Before::Nothing } else { Before::Token };
                     match &self.encoder {
-                        Encoder::Bpe(bpe) => bpe.encode(&text, i == 0, &mut out)?,
+                        Encoder::Bpe(bpe) => self.encode_by_bpe(bpe, &text, before, &mut out)?,
                         Encoder::Spm(spm) => spm.encode(&text, &mut out),
                     }
                 }
             }
         }
         Ok(out)
+    }
+
+    /// Appends the ids of a text, none of them a mark: a part that would become one is divided.
+    fn encode_by_bpe(&self, bpe: &Bpe, text: &str, before: Before, out: &mut Vec<u32>) -> Result<(), TokenError> {
+        let begin = out.len();
+        bpe.encode(text, before, out)?;
+        let is_mark = |id: &u32| self.specials.is_mark(*id) && self.ids.unk != Some(*id);
+        let Some((left, right)) = halves(text).filter(|_| out.iter().skip(begin).any(is_mark)) else { return Ok(()) };
+        out.truncate(begin);
+        self.encode_by_bpe(bpe, left, before, out)?;
+        self.encode_by_bpe(bpe, right, Before::Text, out)
     }
 
     /// Escapes untrusted text for a prompt that is encoded with `parse_special`: its control tokens stay text
@@ -251,6 +282,15 @@ impl Tokenizer {
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
+}
+
+/// Halves of a text, divided before a space near the middle if there is one. None if it has one character.
+fn halves(text: &str) -> Option<(&str, &str)> {
+    let middle = text.len() / 2;
+    let near = text.char_indices().skip(1).filter(|(_, c)| *c == ' ').map(|(at, _)| at).min_by_key(|at| at.abs_diff(middle));
+    let any = || text.char_indices().skip(1).map(|(at, _)| at).min_by_key(|at| at.abs_diff(middle));
+    let at = near.filter(|at| at.abs_diff(middle) <= text.len() / 4).or_else(any)?;
+    text.split_at_checked(at)
 }
 
 /// True for a token name that ends a turn in some family.

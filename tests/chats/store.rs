@@ -90,6 +90,17 @@ fn search_finds_parts_of_words_in_any_case_and_language_and_only_all_words_toget
 }
 
 #[test]
+fn search_finds_words_in_any_normal_form() {
+    let mut store = ChatStore::in_memory().unwrap();
+    store.apply(&asked(1, "Wer ist J\u{f6}rgen?", "Der \u{c4}lteste, ein M\u{fc}ller am \u{d6}l.")).unwrap();
+    store.apply(&asked(11, "Wer ist Jo\u{308}rgen?", "Der A\u{308}lteste, ein Mu\u{308}ller am O\u{308}l.")).unwrap();
+    for query in ["J\u{f6}rgen", "Jo\u{308}rgen", "J\u{d6}RGEN", "\u{f6}l", "o\u{308}l", "\u{d6}L m\u{fc}ller"] {
+        let hits = store.search(query).unwrap();
+        assert_eq!(hits.iter().map(|hit| hit.chat).collect::<Vec<_>>(), [11, 1], "{query}");
+    }
+}
+
+#[test]
 fn search_finds_titles_and_names_of_documents() {
     let mut store = ChatStore::in_memory().unwrap();
     let document = DocumentName { content_hash: "ab".into(), name: "pepys-diary.txt".into(), path: None };

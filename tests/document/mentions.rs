@@ -58,6 +58,13 @@ fn only_lists_that_claim_to_be_complete_miss_mentions() {
 }
 
 #[test]
+fn mentions_are_missed_in_any_spelling() {
+    let text = "J\u{f6}rgen slept. Jo\u{308}rgen went to town. J\u{f6}r\u{AD}gen came back. J\u{f6}r-\ngen left. J\u{f6}rgens mill burned.";
+    let list = "- J\u{f6}rgen slept.\n- J\u{f6}rgen: no more mentions.";
+    assert_eq!(left_out(list, &[text]), ["Jo\u{308}rgen went to town.", "J\u{f6}r\u{AD}gen came back.", "J\u{f6}r-\ngen left."]);
+}
+
+#[test]
 fn missing_mentions_are_limited() {
     assert_eq!(left_out("- Savane: no more mentions.", &[&"Savane is here. ".repeat(1500)]).len(), MAX_MISSING_MENTIONS);
 }

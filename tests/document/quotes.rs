@@ -77,6 +77,30 @@ fn first_letter_of_a_quotation_may_differ_in_case() {
     assert_eq!(bytes("the bell rang", "The bell rang, and the bell rang."), Some(19..32));
 }
 
+#[test]
+fn quotes_are_located_in_the_original_whatever_their_spelling() {
+    for (answer, text, there) in [
+        ("„Der älteste hieß Jörg“", "So: Der a\u{308}lteste hieß Jo\u{308}rg.", "Der a\u{308}lteste hieß Jo\u{308}rg"),
+        ("«\u{A0}il a payé 3 000 francs\u{A0}»", "Là, il a pay\u{E9} 3\u{202F}000 francs.", "il a payé 3\u{202F}000 francs"),
+        ("»die Wassermühle am Bach«", "die Was\u{AD}ser\u{200B}mühle am Bach", "die Was\u{AD}ser\u{200B}mühle am Bach"),
+        (
+            "“the first office - so they said”",
+            "the \u{FB01}rst o\u{FB03}ce — so they said",
+            "the \u{FB01}rst o\u{FB03}ce — so they said",
+        ),
+        ("「山の上の水車は三人の」", "昔、山の上の\n水車は三人の兄弟の", "山の上の\n水車は三人の"),
+        ("“磨坊属于三个兄弟”", "据说磨坊属于三个兄弟。", "磨坊属于三个兄弟"),
+    ] {
+        let docs = documents(&[text]);
+        let quotes = find_quotes(answer, &docs);
+        assert_eq!(quotes.len(), 1, "{answer}");
+        let place = quotes[0].found.clone().unwrap_or_else(|| panic!("{answer}"));
+        assert_eq!(&docs[0].text[place.bytes], there);
+    }
+    assert_eq!(found("「長男は水車を売ってしまった」", "長男は水車を買ってしまった"), [false]);
+    assert_eq!(found("“10² sacks of flour”", "102 sacks of flour"), [false]);
+}
+
 const WORDS: [&str; 12] = ["harbour", "the", "of", "1704", "lamp,", "Marelo.", "keeper", "é", "48210", "said:", "is", "(old)"];
 
 proptest! {

@@ -209,6 +209,19 @@ fn split_model_is_one_entry_and_opens_as_a_whole() {
     assert!(refused.contains("big-F32-00002-of-00003.gguf") && refused.contains("part 2 of 3"), "{refused}");
 }
 
+#[test]
+fn whole_model_with_the_name_of_a_part_opens_alone() {
+    let disk = Disk::new();
+    let whole = tiny_llama().bytes();
+    for name in ["one-00001-of-00001.gguf", "some-00002-of-00003.gguf"] {
+        let path = disk.write(name, &whole);
+        assert_eq!(ModelFile::open(&path).unwrap().info().file_bytes, whole.len() as u64, "{name}");
+    }
+    let alone = disk.write("few-00001-of-00001.gguf", &parts(3)[0]);
+    let refused = ModelFile::open(&alone).err().unwrap().to_string();
+    assert!(refused.contains("one of 3 parts"), "{refused}");
+}
+
 #[cfg(unix)]
 #[test]
 fn search_ends_at_cycles_of_links_and_at_limits() {

@@ -266,6 +266,35 @@ fn metadata_has_license_template_sampling_and_end_tokens() {
 }
 
 #[test]
+fn optional_metadata_of_another_type_is_ignored() {
+    let mut writer = tiny_llama();
+    for key in ["general.license", "general.name", "tokenizer.ggml.pre", "tokenizer.chat_template"] {
+        writer.set(key, Val::Strs(vec!["mit".into(), "apache-2.0".into()]));
+    }
+    for key in ["general.file_type", "tokenizer.ggml.add_bos_token", "tokenizer.ggml.unknown_token_id"] {
+        writer.set(key, Val::Str("odd"));
+    }
+    for (key, text) in [("temp", "0.5"), ("top_k", " 20 "), ("top_p", "much"), ("min_p", "NaN")] {
+        writer.set(&format!("general.sampling.{key}"), Val::Str(text));
+    }
+    // Ids outside the vocabulary of five tokens.
+    for key in ["eot", "eom", "padding", "bos"] {
+        writer.set(&format!("tokenizer.ggml.{key}_token_id"), Val::U32(40_000));
+    }
+    writer.remove("tokenizer.ggml.scores");
+    let file = open(writer.bytes()).unwrap();
+    let info = file.info();
+    assert_eq!((info.name.as_str(), info.license.as_deref(), info.chat_template.as_deref()), ("built-in", None, None));
+    assert_eq!((info.bos, info.eot, info.add_bos, &info.stop_ids[..]), (None, None, None, &[2][..]));
+    let sampling = info.sampling;
+    assert_eq!((sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p), (Some(0.5), Some(20), None, None));
+    let TokenizerSource::Gguf(vocab) = file.tokenizer().unwrap() else { panic!("another source") };
+    assert_eq!((vocab.bos, vocab.eos, vocab.pad, vocab.scores.len()), (None, Some(2), None, 0));
+    let tokenizer = strata::token::Tokenizer::from_gguf(&vocab).unwrap();
+    assert_eq!(tokenizer.special_ids().bos, Some(1), "SentencePiece's own begin of text");
+}
+
+#[test]
 fn head_counts_per_layer_are_read_if_they_agree() {
     let mut writer = tiny_llama();
     writer.set("llama.attention.head_count_kv", Val::I32s(vec![1, 1]));

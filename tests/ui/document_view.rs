@@ -63,6 +63,39 @@ fn quotation_names_its_document_if_the_chat_has_several() {
 }
 
 #[test]
+fn reasoning_is_folded_away_and_quotes_nothing() {
+    let mut rig = with_document(PAGED);
+    let reasoning = "Perhaps \u{201C}the harbour was built in 1705\u{201D}.";
+    answered(&mut rig, &format!("<think>{reasoning}</think>\n\nIt says \u{201C}harbour was built in stone\u{201D}."));
+    assert!(rig.shows("harbour was built in stone\u{201D}, page 2 of harbour.txt"));
+    assert!(!rig.shows("Not found in the document") && !rig.shows("Perhaps"), "its guesses are no quotations");
+    rig.click("Reasoning");
+    rig.harness.run();
+    assert!(rig.shows("Perhaps"));
+    rig.harness.get_by_label("Copy answer").click();
+    assert_eq!(rig.copied().as_deref(), Some("It says \u{201C}harbour was built in stone\u{201D}."));
+}
+
+#[test]
+fn documents_of_the_same_name_are_told_apart() {
+    let mut rig = Rig::ready();
+    let dir = tempfile::tempdir().unwrap();
+    let paths: Vec<_> = ["old", "new"].map(|folder| dir.path().join(folder).join("notes.txt")).into();
+    for (path, text) in paths.iter().zip(["The harbour was built in stone.", "The second lamp was lit by the keeper."]) {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    for path in paths {
+        rig.drop_files(&[path]);
+        while rig.command().is_some() {}
+    }
+    answered(&mut rig, "It says \u{201C}harbour was built in stone\u{201D}, and \u{201C}second lamp was lit\u{201D}.");
+    for label in ["Remove old/notes.txt", "Remove new/notes.txt", "page 1 of old/notes.txt", "page 1 of new/notes.txt"] {
+        assert!(rig.shows(label), "{label}");
+    }
+}
+
+#[test]
 fn document_of_one_chat_is_not_shown_beside_another() {
     let mut rig = with_document(PAGED);
     answered(&mut rig, "It says \u{201C}harbour was built in stone\u{201D}.");

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::app::state::open_document::DocId;
-use crate::document::{Document, QuoteKind, quotes_in};
+use crate::document::{Document, QuoteKind, is_quotation_mark, quotes_in};
 
 /// Location of a passage.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,9 +72,11 @@ fn is_code(text: &str, at: usize) -> bool {
 /// The range with the quotation marks around it. None if there are none.
 fn with_marks(text: &str, range: Range<usize>) -> Option<Range<usize>> {
     let (before, after) = (text.get(..range.start)?, text.get(range.end..)?);
-    let open = before.chars().next_back().filter(|c| matches!(c, '"' | '\u{201C}'))?;
-    let close = after.chars().next().filter(|c| matches!(c, '"' | '\u{201D}'))?;
-    Some(range.start - open.len_utf8()..range.end + close.len_utf8())
+    // French marks have a space within.
+    let (outside, following) = (before.trim_end(), after.trim_start());
+    let open = outside.chars().next_back().filter(|c| is_quotation_mark(*c))?;
+    let close = following.chars().next().filter(|c| is_quotation_mark(*c))?;
+    Some(outside.len() - open.len_utf8()..text.len() - following.len() + close.len_utf8())
 }
 
 /// A request to look up the quotations of an answer.
@@ -148,6 +150,15 @@ mod tests {
         assert_eq!(linked(whole, &passage("the rents rose")), (whole.to_owned(), Vec::new()), "it is code");
         let two = "the rents\n\nrose twice";
         assert!(linked(two, &passage(two)).1.is_empty(), "a link is within a paragraph");
+    }
+
+    #[test]
+    fn marks_of_other_languages_are_part_of_the_link() {
+        for (open, close) in [("« ", " »"), ("„", "“"), ("»", "«"), ("「", "」")] {
+            let answer = format!("x {open}one two three{close} y");
+            let (text, _) = linked(&answer, &[cited("one two three", true)]);
+            assert_eq!(text, format!("x [{open}one two three{close}](strata-quote:0) y"));
+        }
     }
 
     #[test]

@@ -68,7 +68,8 @@ pub fn kv_map_ui(ui: &mut Ui, view: &ViewState, state: &mut DashboardState) -> V
         ui.add_space(2.0 * GRID);
         ui.painter().hline(ui.max_rect().x_range(), ui.cursor().top(), Stroke::new(1.0, t.line));
         ui.add_space(GRID);
-        if !pages_ui(ui, doc, &mut viewer) {
+        let name = cached_chat(view).document_name(&view.documents.list, doc);
+        if !pages_ui(ui, doc, &name, &mut viewer) {
             state.reader = Some(viewer);
         }
     }

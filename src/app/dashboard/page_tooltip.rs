@@ -34,7 +34,8 @@ pub fn page_lines(view: &ViewState, map: &PageMap, layers: Range<usize>, page: u
 fn document_line(view: &ViewState, map: &PageMap, page: usize) -> Option<String> {
     let range = page_range(map, page)?;
     let (doc, byte) = page_text::place(cached_chat(view), &view.documents.list, range.start)?;
-    Some(format!("{}, page {}", doc.name, format::count(doc.page_number(doc.page_of(byte)))))
+    let name = cached_chat(view).document_name(&view.documents.list, doc);
+    Some(format!("{name}, page {}", format::count(doc.page_number(doc.page_of(byte)))))
 }
 
 fn copies_line(map: &PageMap, layers: Range<usize>, page: usize) -> String {

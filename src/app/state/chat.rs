@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use crate::chats::DocumentName;
-use crate::document::{BLANK_LINE, ContentHash};
+use crate::document::{BLANK_LINE, ContentHash, distinct_names};
 use crate::engine::{DocumentRef, Message, Role, Sampling};
 
 pub use crate::app::state::exchange::{Exchange, Outcome};
@@ -115,6 +115,14 @@ impl Chat {
     /// The documents of this chat.
     pub fn docs<'a>(&'a self, documents: &'a [OpenDocument]) -> impl Iterator<Item = &'a OpenDocument> {
         self.documents.iter().filter_map(|id| documents.iter().find(|d| d.id == *id))
+    }
+
+    /// Name of a document; documents of this chat with the same name have their folders in it.
+    pub fn document_name(&self, documents: &[OpenDocument], doc: &OpenDocument) -> String {
+        let docs: Vec<&OpenDocument> = self.docs(documents).collect();
+        let named: Vec<_> = docs.iter().map(|d| (d.name.as_str(), d.path.as_deref())).collect();
+        let position = docs.iter().position(|d| d.id == doc.id);
+        position.and_then(|i| distinct_names(&named).into_iter().nth(i)).unwrap_or_else(|| doc.name.clone())
     }
 
     /// The joined documents.
@@ -257,5 +265,19 @@ mod tests {
         let messages = chat.messages(&docs, 0);
         assert_eq!(messages[0], Message { role: Role::System, content: "Be brief.".into() });
         assert_eq!(messages[1].content, "One?");
+    }
+
+    #[test]
+    fn documents_of_the_same_name_have_their_folders_in_it() {
+        let in_folder = |id: DocId, folder: &str| {
+            let document = Document::from_bytes("notes.txt", folder.as_bytes()).unwrap().into();
+            OpenDocument { document, path: Some(format!("/{folder}/notes.txt").into()), ..doc(id, "x") }
+        };
+        let documents = [in_folder(1, "old"), in_folder(2, "new"), doc(3, "z"), in_folder(4, "other")];
+        let chat = Chat { documents: vec![1, 2, 3], ..Chat::default() };
+        let names: Vec<String> = documents.iter().map(|d| chat.document_name(&documents, d)).collect();
+        assert_eq!(names, ["old/notes.txt", "new/notes.txt", "3.txt", "notes.txt"]);
+        let alone = Chat { documents: vec![1, 3], ..Chat::default() };
+        assert_eq!(alone.document_name(&documents, &documents[0]), "notes.txt");
     }
 }

@@ -12,6 +12,7 @@ use crate::app::answer::citations::{Citation, Search, SourceLocation};
 use crate::app::state::chat::{Chat, ChatId, DocId, Exchange};
 use crate::app::state::viewer::Viewer;
 use crate::app::state::{Running, Task, ViewState};
+use crate::token::without_reasoning;
 
 /// Tokens reserved for a question and its answer.
 const ROOM_TOKENS: usize = 1024;
@@ -32,7 +33,12 @@ impl ViewState {
         let Some(chat) = self.chats.list.iter().find(|c| c.id == chat) else { return };
         let docs: Vec<_> = chat.docs(&self.documents.list).map(|d| (d.id, d.document.clone())).collect();
         let answered = chat.all_exchanges().filter(|e| wanted(e) && !e.answer.is_empty() && !docs.is_empty());
-        let search = |e: &Exchange| Search { exchange: e.id, answer: e.answer.clone(), whole, docs: docs.clone() };
+        let search = |e: &Exchange| Search {
+            exchange: e.id,
+            answer: without_reasoning(&e.answer).into_owned(),
+            whole,
+            docs: docs.clone(),
+        };
         let searches: Vec<Search> = answered.map(search).collect();
         self.documents.searches.extend(searches);
     }

@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 
-use aho_corasick::AhoCorasick;
-
 use crate::app::answer::citations::SourceLocation;
 use crate::app::state::open_document::DocId;
-use crate::document::Document;
+use crate::document::{Document, FoldedText};
 
 /// The page on screen.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -65,14 +63,16 @@ impl Viewer {
     }
 }
 
-/// Matches of the words. Case is ignored for ASCII letters.
+/// Matches of the words, in any case and any spelling.
 fn matches(text: &str, words: &str) -> Vec<Range<usize>> {
-    let words = words.trim();
-    if words.is_empty() {
-        return Vec::new();
-    }
-    let search = AhoCorasick::builder().ascii_case_insensitive(true).build([words]);
-    search.map(|search| search.find_iter(text).map(|found| found.range()).collect()).unwrap_or_default()
+    let (text, words) = (FoldedText::ignoring_case(text), FoldedText::ignoring_case(words.trim()));
+    let mut covered_until = 0;
+    let is_new = |range: &Range<usize>| {
+        let is_new = range.start >= covered_until;
+        covered_until = if is_new { range.end } else { covered_until };
+        is_new
+    };
+    text.find(&words).filter(is_new).map(|range| text.original_range(&range)).collect()
 }
 
 #[cfg(test)]
@@ -94,6 +94,9 @@ mod tests {
         assert_eq!(seen, [(0, (1, 3)), (1, (2, 3)), (1, (3, 3)), (0, (1, 3))]);
         viewer.find(&document, true);
         assert_eq!((viewer.page, viewer.matches), (1, Some((3, 3))));
+        viewer.search = "a LAMP and another".into();
+        viewer.find(&document, false);
+        assert_eq!(viewer.matches, Some((1, 1)), "over a line end");
         viewer.search = "absent".into();
         viewer.find(&document, false);
         assert_eq!(viewer.matches, Some((0, 0)));

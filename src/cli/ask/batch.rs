@@ -17,12 +17,14 @@ use crate::document::{Document, join_for_prompt};
 use crate::engine::{
     DocumentRef, EngineCommand, EngineEvent, Message, ModelInfo, PromptRequest, RequestId, RequestSummary, Role, Sampling,
 };
+use crate::token::ReasoningFilter;
 
 /// One question with its answer so far.
 struct Answer<'a> {
     id: RequestId,
     prompt: &'a str,
     text: String,
+    filter: ReasoningFilter,
     end: Option<Result<RequestSummary, CliError>>,
 }
 
@@ -47,7 +49,13 @@ pub fn run(
     documents: Vec<DocumentRef>,
     console: &mut Console,
 ) -> Result<(), CliError> {
-    let answer = |prompt| Answer { id: session.next_request(), prompt, text: String::new(), end: None };
+    let answer = |prompt| Answer {
+        id: session.next_request(),
+        prompt,
+        text: String::new(),
+        filter: ReasoningFilter::default(),
+        end: None,
+    };
     let all: Vec<Answer> = args.prompts.iter().map(String::as_str).map(answer).collect();
     let ids: Vec<RequestId> = all.iter().map(|answer| answer.id).collect();
     let question = |answer: &Answer| PromptRequest {
@@ -75,15 +83,31 @@ impl Answers<'_> {
             _ => return Ok(()),
         };
         let Some(i) = self.all.iter().position(|answer| answer.id == request) else { return Ok(()) };
-        if let Some((text, n)) = piece {
-            self.all[i].text.push_str(&text);
-            if console.is_json() {
-                return json_token(i + 1, &text, n, console);
-            }
-            return if i == self.shown { console.text(&text) } else { Ok(()) };
+        let Some(answer) = self.all.get_mut(i) else { return Ok(()) };
+        let piece = match (piece, &end) {
+            (Some((text, n)), _) if text.is_empty() => Some((text, n)),
+            (Some((text, n)), _) => Some((answer.filter.push(&text), n)).filter(|(text, _)| !text.is_empty()),
+            (None, Some(Ok(cost))) => Some((answer.filter.finish(), cost.generated_tokens)).filter(|(text, _)| !text.is_empty()),
+            (None, _) => None,
+        };
+        if let Some((text, n)) = &piece {
+            answer.text.push_str(text);
+            self.show_piece(i, text, *n, console)?;
         }
-        self.all[i].end = end;
+        if end.is_none() {
+            return Ok(());
+        }
+        if let Some(answer) = self.all.get_mut(i) {
+            answer.end = end;
+        }
         if console.is_json() { self.show_summary(i, console) } else { self.show_ended(console) }
+    }
+
+    fn show_piece(&self, i: usize, text: &str, n: usize, console: &mut Console) -> Result<(), CliError> {
+        if console.is_json() {
+            return json_token(i + 1, text, n, console);
+        }
+        if i == self.shown { console.text(text) } else { Ok(()) }
     }
 
     fn show_summary(&self, i: usize, console: &mut Console) -> Result<(), CliError> {
@@ -149,6 +173,20 @@ mod tests {
         let Some(EngineCommand::GenerateBatch { requests, .. }) = seen.last() else { panic!("{seen:?}") };
         let asked: Vec<_> = requests.iter().map(|q| (q.messages.len(), q.messages[0].content.as_str())).collect();
         assert_eq!(asked, [(1, "one?"), (1, "two?"), (1, "three?")]);
+    }
+
+    #[test]
+    fn reasoning_of_a_batch_is_left_out() {
+        let (result, out, ..) = run_mock(&ASKED, Interrupt::default(), |command, port| {
+            for id in ids(command) {
+                for piece in ["<think>x", "</think>", "So", "."] {
+                    port.emit(token(id, 1, piece));
+                }
+                port.emit(finished(id, 4, StopReason::Eos));
+            }
+        });
+        result.unwrap();
+        assert_eq!(out, "one?\nSo.\n\ntwo?\nSo.\n\nthree?\nSo.\n");
     }
 
     #[test]

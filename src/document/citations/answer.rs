@@ -8,7 +8,7 @@
 use std::borrow::Borrow;
 
 use super::mentions::List;
-use super::quotes::{Quote, QuoteKind, find_quotes, parts};
+use super::quotes::{DocumentTexts, Quote, QuoteKind, find_quotes, parts};
 use crate::document::Document;
 
 /// Beginnings of the built-in model's answers that quote no document: no answer found, and self-description.
@@ -33,12 +33,13 @@ pub fn quotes_in(answer: &str, whole: bool, documents: &[impl Borrow<Document>])
         return quotes;
     }
     let list = List::of(answer);
+    let texts = DocumentTexts::of(documents);
     if quotes.is_empty() {
         let passages = list.as_ref().map_or_else(|| without_own_words(answer).into_iter().collect(), |list| list.items.clone());
         let quote = |(text, found): (&str, _)| Quote { text: text.to_owned(), kind: QuoteKind::Unmarked, found };
-        quotes.extend(passages.into_iter().flat_map(|passage| parts(passage, documents)).map(quote));
+        quotes.extend(passages.into_iter().flat_map(|passage| parts(passage, &texts)).map(quote));
     }
-    let missing = list.map(|list| list.missing(documents)).unwrap_or_default();
+    let missing = list.map(|list| list.missing(&texts)).unwrap_or_default();
     quotes.extend(missing.into_iter().filter_map(|place| {
         let text = documents.get(place.document)?.borrow().text.get(place.bytes.clone())?.to_owned();
         Some(Quote { text, kind: QuoteKind::MissingMention, found: Some(place) })

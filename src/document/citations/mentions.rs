@@ -4,14 +4,13 @@
 //! - Savane is Lumira Tone.        every Savane in the documents ──► those in no item ──► the words around each
 //! - Savane: no more mentions.
 //! ```
-//! Invariants: 1. A mention is the name as a word of its own, in the letters of the list: `Savane's` and `_Savane_` are
-//! mentions, `Savanes` is none. 2. Text of an item is not missing, wherever the same words occur.
+//! Invariants: 1. A mention is the name as a word of its own, in any spelling of the list's letters ([`FoldedText`]):
+//! `Savane's` and `_Savane_` are mentions, `Savanes` is none. 2. Text of an item is not missing, wherever the same words occur.
 
-use std::borrow::Borrow;
 use std::ops::Range;
 
-use super::quotes::{PassageLocation, matching_len, offset_in};
-use crate::document::Document;
+use super::quotes::{DocumentTexts, PassageLocation, offset_in};
+use crate::document::folded_text::FoldedText;
 use crate::document::text::BLANK_LINE;
 
 /// End of a complete list; the line begins with the name.
@@ -43,10 +42,10 @@ impl<'a> List<'a> {
     }
 
     /// Passages around the mentions that no item includes, in order.
-    pub fn missing(&self, documents: &[impl Borrow<Document>]) -> Vec<PassageLocation> {
-        let numbered = documents.iter().map(|d| d.borrow()).enumerate();
-        let places = numbered.flat_map(|(document, it)| {
-            self.missing_in(&it.text).into_iter().map(move |bytes| PassageLocation {
+    pub fn missing(&self, texts: &DocumentTexts<'_>) -> Vec<PassageLocation> {
+        let items: Vec<FoldedText<'_>> = self.items.iter().map(|item| FoldedText::new(item)).collect();
+        let places = texts.iter().enumerate().flat_map(|(document, (it, folded))| {
+            missing_in(&it.text, folded, self.name, &items).into_iter().map(move |bytes| PassageLocation {
                 document,
                 page: it.page_of(bytes.start),
                 bytes,
@@ -54,38 +53,37 @@ impl<'a> List<'a> {
         });
         places.take(MAX_MISSING_MENTIONS).collect()
     }
+}
 
-    fn missing_in(&self, text: &str) -> Vec<Range<usize>> {
-        let item_len_at = |at: usize| {
-            let here = text.get(at..)?;
-            let lengths = self.items.iter().filter_map(|item| matching_len(item, here));
-            lengths.max().filter(|n| *n > 0)
-        };
-        let (mut missing, mut covered_until) = (Vec::new(), 0);
-        for at in mentions_of(text, self.name) {
-            if let Some(n) = item_len_at(at) {
-                covered_until = covered_until.max(at + n);
-            } else if at >= covered_until {
-                // Further mentions in the same passage are covered by it.
-                let passage = around(text, at);
-                covered_until = passage.end;
-                missing.push(passage);
-            }
-            if missing.len() == MAX_MISSING_MENTIONS {
-                break;
-            }
+fn missing_in(text: &str, folded: &FoldedText<'_>, name: &str, items: &[FoldedText<'_>]) -> Vec<Range<usize>> {
+    let (mut missing, mut covered_until) = (Vec::new(), 0);
+    for mention in mentions_in(folded, &FoldedText::new(name)) {
+        let item_end =
+            items.iter().filter_map(|item| folded.match_at(mention.start, item)).filter(|end| *end > mention.start).max();
+        let at = folded.original_range(&mention).start;
+        if let Some(end) = item_end {
+            covered_until = covered_until.max(folded.original_range(&(mention.start..end)).end);
+        } else if at >= covered_until {
+            // Further mentions in the same passage are covered by it.
+            let passage = around(text, at);
+            covered_until = passage.end;
+            missing.push(passage);
         }
-        missing
+        if missing.len() == MAX_MISSING_MENTIONS {
+            break;
+        }
     }
+    missing
 }
 
 /// Byte positions of a name's mentions, as a word or words of its own.
-pub fn mentions_of<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = usize> + 'a {
-    let is_free = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
-    text.match_indices(name).map(|(at, _)| at).filter(move |&at| {
-        let (before, after) = (text.get(..at).unwrap_or_default(), text.get(at + name.len()..).unwrap_or_default());
-        is_free(before.chars().next_back()) && is_free(after.chars().next())
-    })
+pub fn mentions_of(text: &str, name: &str) -> Vec<usize> {
+    let folded = FoldedText::new(text);
+    mentions_in(&folded, &FoldedText::new(name)).map(|range| folded.original_range(&range).start).collect()
+}
+
+fn mentions_in<'a>(text: &'a FoldedText<'_>, name: &'a FoldedText<'_>) -> impl Iterator<Item = Range<usize>> + 'a {
+    text.find(name).filter(|range| text.is_free(range))
 }
 
 /// Passage of words around a byte, within its sentence and paragraph.

@@ -6,9 +6,11 @@
 //! ```
 
 mod answer;
+mod marks;
 mod mentions;
 mod quotes;
 
 pub use answer::quotes_in;
+pub use marks::is_quotation_mark;
 pub use mentions::{MAX_MISSING_MENTIONS, mentions_of};
 pub use quotes::{PassageLocation, Quote, QuoteKind, find_quotes, locate};

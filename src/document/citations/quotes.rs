@@ -5,18 +5,17 @@
 //! ```
 //! Invariants: 1. Found text matches word for word, in order, with only white space between; words divided at line ends count
 //! as whole. 2. No word or number is split: "is 4821" does not match in "is 48210", nor "toxic" in "non-toxic" or after
-//! "non-" at a line end. 3. The byte range covers the quoted words and nothing else. 4. Typographic variants are equal:
-//! straight and curly apostrophes and quotation marks.
+//! "non-" at a line end. 3. The byte range covers the quoted words and nothing else. 4. Spellings of the same words are equal
+//! ([`FoldedText`]).
 //! A comma at the end of a quotation belongs to the answer's sentence, so the document may lack it. So does the case of the
 //! first letter: `the bell was cast` matches a sentence that begins `The bell was cast`.
 
 use std::borrow::Borrow;
 use std::ops::Range;
 
+use super::marks::quoted_passages;
 use crate::document::Document;
-
-/// Fewest words of a marked quotation; shorter ones are names and titles.
-const MIN_WORDS: usize = 3;
+use crate::document::folded_text::FoldedText;
 
 /// Fewest words of a part of an unmarked quotation; shorter runs match by chance.
 const MIN_PART_WORDS: usize = 5;
@@ -57,17 +56,22 @@ pub struct Quote {
     pub found: Option<PassageLocation>,
 }
 
-/// Quotations of `answer` (`"…"` or `“…”`, three words or more), each located in `documents`.
+/// Quotations of `answer`, between the marks of any language, each located in `documents`.
 pub fn find_quotes(answer: &str, documents: &[impl Borrow<Document>]) -> Vec<Quote> {
-    let quoted = quoted_passages(answer).into_iter();
-    quoted.map(|text| Quote { text: text.to_owned(), kind: QuoteKind::Marked, found: locate(text, documents) }).collect()
+    let passages = quoted_passages(answer);
+    if passages.is_empty() {
+        return Vec::new();
+    }
+    let texts = DocumentTexts::of(documents);
+    let quote = |text: &str| Quote { text: text.to_owned(), kind: QuoteKind::Marked, found: texts.locate(text) };
+    passages.into_iter().map(quote).collect()
 }
 
 /// Splits `answer` into the longest runs of words that a document has, and the text between them. An answer that is found as
 /// a whole, or is too long to split, is one part.
-pub(super) fn parts<'a>(answer: &'a str, documents: &[impl Borrow<Document>]) -> Vec<(&'a str, Option<PassageLocation>)> {
+pub(super) fn parts<'a>(answer: &'a str, texts: &DocumentTexts<'_>) -> Vec<(&'a str, Option<PassageLocation>)> {
     let words: Vec<&str> = answer.split_whitespace().collect();
-    let whole = locate(answer, documents);
+    let whole = texts.locate(answer);
     if whole.is_some() || words.len() > MAX_WORDS {
         return vec![(answer, whole)];
     }
@@ -76,7 +80,7 @@ pub(super) fn parts<'a>(answer: &'a str, documents: &[impl Borrow<Document>]) ->
         let (first, last) = (words.get(from)?, words.get(to.checked_sub(1)?)?);
         Some(answer.get(start(first)..start(last) + last.len())?.trim_matches(|c: char| !c.is_alphanumeric()))
     };
-    let found = |from: usize, to: usize| run(from, to).and_then(|run| Some((run, locate_exact_case(run, documents)?)));
+    let found = |from: usize, to: usize| run(from, to).and_then(|run| Some((run, texts.locate_exact_case(run)?)));
     let rest = |from: usize, to: usize| run(from, to).filter(|run| from < to && !run.is_empty()).map(|run| (run, None));
     let (mut parts, mut from, mut done) = (Vec::new(), 0, 0);
     while from + MIN_PART_WORDS <= words.len() {
@@ -104,25 +108,57 @@ pub(super) fn offset_in(text: &str, part: &str) -> usize {
 
 /// Location of `passage`, with its first letter in either case.
 pub fn locate(passage: &str, documents: &[impl Borrow<Document>]) -> Option<PassageLocation> {
-    let passage = passage.trim();
-    locate_exact_case(passage, documents).or_else(|| locate_exact_case(&in_other_case(passage)?, documents))
+    DocumentTexts::of(documents).locate(passage)
 }
 
-/// Location of `passage` verbatim, or with other white space and words divided at line ends.
-fn locate_exact_case(passage: &str, documents: &[impl Borrow<Document>]) -> Option<PassageLocation> {
-    if !passage.contains(char::is_alphanumeric) {
-        return None;
+/// Texts of documents, folded to be searched.
+pub(super) struct DocumentTexts<'d> {
+    documents: Vec<(&'d Document, FoldedText<'d>)>,
+}
+
+impl<'d> DocumentTexts<'d> {
+    /// Folds every document.
+    pub fn of(documents: &'d [impl Borrow<Document>]) -> Self {
+        let folded = |document: &'d Document| (document, FoldedText::new(&document.text));
+        DocumentTexts { documents: documents.iter().map(|d| folded(d.borrow())).collect() }
     }
-    let without_comma = passage.strip_suffix(',').map(str::trim_end);
-    std::iter::once(passage).chain(without_comma).find_map(|passage| {
-        let place = |(document, bytes): (usize, Range<usize>)| {
-            let page = documents.get(document)?.borrow().page_of(bytes.start);
-            Some(PassageLocation { document, page, bytes })
-        };
-        let texts = || documents.iter().map(|d| d.borrow().text.as_str()).enumerate();
-        let exact = texts().find_map(|(i, text)| Some((i, find_exact(passage, text)?)));
-        exact.or_else(|| texts().find_map(|(i, text)| Some((i, find_words(passage, text)?)))).and_then(place)
-    })
+
+    /// Documents, each with its folded text.
+    pub fn iter(&self) -> impl Iterator<Item = &(&'d Document, FoldedText<'d>)> {
+        self.documents.iter()
+    }
+
+    /// Location of `passage`, with its first letter in either case.
+    pub fn locate(&self, passage: &str) -> Option<PassageLocation> {
+        let passage = passage.trim();
+        self.locate_exact_case(passage).or_else(|| self.locate_exact_case(&in_other_case(passage)?))
+    }
+
+    /// Location of `passage` verbatim, or else in another spelling of the same words.
+    fn locate_exact_case(&self, passage: &str) -> Option<PassageLocation> {
+        if !passage.contains(char::is_alphanumeric) {
+            return None;
+        }
+        let without_comma = passage.strip_suffix([',', '\u{3001}', '\u{FF0C}', '\u{60C}']).map(str::trim_end);
+        std::iter::once(passage).chain(without_comma).find_map(|passage| self.find(passage))
+    }
+
+    fn find(&self, passage: &str) -> Option<PassageLocation> {
+        let folded = FoldedText::new(passage);
+        let mut other = None;
+        for (i, (document, text)) in self.documents.iter().enumerate() {
+            for range in text.find(&folded).filter(|range| text.is_whole(range)) {
+                let bytes = text.original_range(&range);
+                let is_verbatim = document.text.get(bytes.clone()) == Some(passage);
+                let place = PassageLocation { document: i, page: document.page_of(bytes.start), bytes };
+                if is_verbatim {
+                    return Some(place);
+                }
+                other.get_or_insert(place);
+            }
+        }
+        other
+    }
 }
 
 /// The passage with its first letter in the other case; None if the letter has no case.
@@ -131,156 +167,4 @@ fn in_other_case(passage: &str) -> Option<String> {
     let other: String = if first.is_lowercase() { first.to_uppercase().collect() } else { first.to_lowercase().collect() };
     let rest = passage.get(first.len_utf8()..)?;
     other.chars().ne([first]).then(|| other + rest)
-}
-
-fn find_exact(passage: &str, text: &str) -> Option<Range<usize>> {
-    if passage.is_empty() {
-        return None;
-    }
-    let mut matches = text.match_indices(passage).map(|(at, found)| at..at + found.len());
-    matches.find(|range| is_whole(text, range))
-}
-
-fn find_words(passage: &str, text: &str) -> Option<Range<usize>> {
-    let first = folded(passage.chars().next()?);
-    let starts = text.char_indices().filter(|(_, c)| folded(*c) == first).map(|(at, _)| at);
-    starts.filter_map(|at| Some(at..at + matching_len(passage, text.get(at..)?)?)).find(|range| is_whole(text, range))
-}
-
-/// Bytes of `text` that match `passage` from the start; None if they do not match.
-pub(super) fn matching_len(passage: &str, text: &str) -> Option<usize> {
-    let (mut wanted, mut rest) = (passage, text);
-    while let Some(want) = wanted.chars().next() {
-        let have = rest.chars().next()?;
-        if want.is_whitespace() {
-            (wanted, rest) = (wanted.trim_start(), after_white_space(rest)?);
-        } else if folded(want) == folded(have) {
-            (wanted, rest) = (wanted.get(want.len_utf8()..)?, rest.get(have.len_utf8()..)?);
-            // A compound whose hyphen is at the line end.
-            if is_hyphen(want) && wanted.starts_with(char::is_alphanumeric) && rest.starts_with(char::is_whitespace) {
-                rest = after_line_end(rest)?;
-            }
-        } else {
-            // A word divided at the line end.
-            rest = after_division(rest)?;
-        }
-    }
-    Some(text.len() - rest.len())
-}
-
-fn after_white_space(text: &str) -> Option<&str> {
-    let after = text.trim_start();
-    (after.len() < text.len()).then_some(after)
-}
-
-/// Text after white space with one line end; None if there is a blank line or no line end.
-fn after_line_end(text: &str) -> Option<&str> {
-    let after = text.trim_start();
-    let gap = text.get(..text.len() - after.len())?;
-    (gap.matches('\n').count() == 1).then_some(after)
-}
-
-/// Text after a hyphen at a line end; None unless the word continues.
-fn after_division(text: &str) -> Option<&str> {
-    let after = after_line_end(text.strip_prefix(is_hyphen)?)?;
-    after.starts_with(char::is_alphanumeric).then_some(after)
-}
-
-fn is_hyphen(c: char) -> bool {
-    matches!(c, '-' | '\u{2010}' | '\u{2011}' | '\u{AD}')
-}
-
-/// Maps typographic variants to one character.
-fn folded(c: char) -> char {
-    match c {
-        '\u{2018}' | '\u{2019}' => '\'',
-        '\u{201C}' | '\u{201D}' => '"',
-        '\u{2010}' | '\u{2011}' => '-',
-        c => c,
-    }
-}
-
-/// True if the range splits no word and no number.
-fn is_whole(text: &str, range: &Range<usize>) -> bool {
-    let (Some(before), Some(inside), Some(after)) = (text.get(..range.start), text.get(range.clone()), text.get(range.end..))
-    else {
-        return false;
-    };
-    let first = inside.chars().next();
-    let last = inside.chars().next_back();
-    let mut outwards = before.chars().rev();
-    let mut onwards = after.chars();
-    let left = [outwards.next(), outwards.next()];
-    let right = [onwards.next(), onwards.next()];
-    // A minus sign is part of the number that follows it.
-    let signed = matches!(left[0], Some('-' | '\u{2212}')) && first.is_some_and(|c| c.is_ascii_digit());
-    !signed && !joins(first, left) && !joins(last, right) && !is_divided(before, inside) && !is_divided(inside, after)
-}
-
-/// True if a word continues from one text to the next, over a hyphen at a line end.
-fn is_divided(before: &str, after: &str) -> bool {
-    let hyphen = |text: &str| text.strip_suffix(is_hyphen).is_some_and(|word| word.ends_with(char::is_alphanumeric));
-    let gap = before.get(before.trim_end().len()..).unwrap_or_default();
-    let ends_divided = hyphen(before.trim_end()) && gap.matches('\n').count() == 1 && after.starts_with(char::is_alphanumeric);
-    let begins_divided = before.ends_with(char::is_alphanumeric) && after_division(after).is_some();
-    let between = hyphen(before) && after_line_end(after).is_some_and(|rest| rest.starts_with(char::is_alphanumeric));
-    ends_divided || begins_divided || between
-}
-
-/// True if a word continues from `edge`, the last character inside, to the two next ones outside.
-fn joins(edge: Option<char>, outside: [Option<char>; 2]) -> bool {
-    let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-    let [next, beyond] = outside;
-    match next {
-        Some('\u{300}'..='\u{36F}') => true,
-        Some('-' | '\u{2010}' | '\u{2011}' | '\'' | '\u{2019}') => is_word(edge) && is_word(beyond),
-        Some('.' | ',' | ':' | '/') => is_digit(edge) && is_digit(beyond),
-        _ => is_word(edge) && is_word(next),
-    }
-}
-
-/// Passages of enough words between quotation marks of one paragraph.
-fn quoted_passages(answer: &str) -> Vec<&str> {
-    let mut out = Vec::new();
-    let mut at = 0;
-    while let Some((start, open)) = next_opening(answer, at) {
-        let inside = start + open.len_utf8();
-        match closing(answer, inside, open) {
-            Some(end) => {
-                let passage = answer.get(inside..end).unwrap_or_default().trim();
-                let is_word = |w: &&str| w.contains(char::is_alphanumeric);
-                if passage.split_whitespace().filter(is_word).count() >= MIN_WORDS {
-                    out.push(passage);
-                }
-                at = end + if open == '"' { 1 } else { '\u{201D}'.len_utf8() };
-            }
-            None => at = inside,
-        }
-    }
-    out
-}
-
-/// Next mark that can open a quotation.
-fn next_opening(answer: &str, from: usize) -> Option<(usize, char)> {
-    let rest = answer.get(from..)?;
-    rest.char_indices().map(|(at, c)| (from + at, c)).find(|&(at, c)| match c {
-        '\u{201C}' => true,
-        '"' => {
-            let before = answer.get(..at).and_then(|b| b.chars().next_back());
-            let after = answer.get(at + 1..).and_then(|a| a.chars().next());
-            !before.is_some_and(char::is_alphanumeric) && after.is_some_and(|c| !c.is_whitespace())
-        }
-        _ => false,
-    })
-}
-
-/// End of the quotation that `open` began, in the same paragraph.
-fn closing(answer: &str, from: usize, open: char) -> Option<usize> {
-    let rest = answer.get(from..)?;
-    let paragraph = rest.get(..rest.find("\n\n").unwrap_or(rest.len()))?;
-    let close = if open == '"' { '"' } else { '\u{201D}' };
-    let follows = |at: usize| paragraph.get(at + close.len_utf8()..).and_then(|a| a.chars().next());
-    let mut marks = paragraph.match_indices(close).map(|(at, _)| at);
-    marks.find(|&at| close != '"' || !follows(at).is_some_and(char::is_alphanumeric)).map(|at| from + at)
 }

@@ -63,8 +63,8 @@ impl Worker {
         max_tokens: usize,
     ) -> Result<(Sequence, Option<DocumentTokens>), EngineError> {
         let runner = self.runner.as_ref().ok_or(EngineError::NoModel)?;
-        let prompt = runner.encode(&request.messages, true)?;
-        if let Some(note) = prompt.note {
+        let mut prompt = runner.encode(&request.messages, true)?;
+        if let Some(note) = runner.text()?.new_note(&mut prompt) {
             self.port.emit(EngineEvent::Notice(note));
         }
         let begins = document_tokens(runner, &request.messages, documents, &prompt.tokens);

@@ -21,7 +21,7 @@ const SHOWN_LEFT_OUT: usize = 5;
 
 /// A row for each quotation, and for mentions that a list leaves out.
 pub fn citations_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange, documents: &[OpenDocument]) -> Vec<Action> {
-    let sources = Sources { documents, are_named: chat.documents.len() + chat.missing.len() > 1 };
+    let sources = Sources { chat, documents, are_named: chat.documents.len() + chat.missing.len() > 1 };
     let quotes = exchange.quotes.as_deref().unwrap_or_default();
     // Missing mentions come last.
     let n_cited = quotes.partition_point(|cited| cited.kind != QuoteKind::MissingMention);
@@ -57,6 +57,7 @@ pub fn citations_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange, documents: &[
 
 /// The documents that quotations are from.
 struct Sources<'a> {
+    chat: &'a Chat,
     documents: &'a [OpenDocument],
     /// rows name the document: the chat has several
     are_named: bool,
@@ -72,10 +73,11 @@ fn citation_ui(ui: &mut Ui, i: usize, cited: &Citation, exchange: &Exchange, sou
         return None;
     };
     let page = format!("page {}", format::count(doc.page_number(spot.page)));
-    let label = format!("\u{201C}{text}\u{201D}, {page} of {}", doc.name);
+    let name = sources.chat.document_name(sources.documents, doc);
+    let label = format!("\u{201C}{text}\u{201D}, {page} of {name}");
     let quoted = format!("\u{201C}{text}\u{201D}");
     let note = match sources.are_named {
-        true => format!("{} · {page}", format::shorten_middle(&doc.name, NAME_CHARS)),
+        true => format!("{} · {page}", format::shorten_middle(&name, NAME_CHARS)),
         false => page,
     };
     let row = ui.push_id(i, |ui| widgets::row(ui, Some(Icon::Page), &quoted, &note, false, &label)).inner;

@@ -25,7 +25,8 @@ pub fn documents_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
                 ui.spacing_mut().item_spacing = vec2(2.0 * GRID, GRID);
                 let shares = state.chat().read_shares(&state.documents.list, state.saved_prefix());
                 for (doc, share) in state.chat().docs(&state.documents.list).zip(shares) {
-                    actions.extend(chip_ui(ui, doc, share, state.chat().approximate.contains(&doc.id)));
+                    let name = state.chat().document_name(&state.documents.list, doc);
+                    actions.extend(chip_ui(ui, doc, &name, share, state.chat().approximate.contains(&doc.id)));
                 }
                 for missing in &state.chat().missing {
                     actions.extend(missing_ui(ui, missing));
@@ -49,11 +50,11 @@ fn read_label(share: f32) -> String {
 }
 
 /// One document: a click shows its pages, the cross removes it.
-fn chip_ui(ui: &mut Ui, doc: &OpenDocument, share: f32, is_approximate: bool) -> Option<Action> {
+fn chip_ui(ui: &mut Ui, doc: &OpenDocument, name: &str, share: f32, is_approximate: bool) -> Option<Action> {
     let (n, exact) = doc.tokens();
     let approximate = if is_approximate { " · approximate" } else { "" };
     let note = format!("{} · {}{approximate}", format::tokens(n, exact), read_label(share));
-    let chip = Chip { id: doc.id.to_string(), name: &doc.name, note, is_wrong: false };
+    let chip = Chip { id: doc.id.to_string(), name, note, is_wrong: false };
     let (response, removed) = chip.ui(ui, |ui, center| read_mark(ui, center, share));
     if removed {
         return Some(Action::Detach(doc.id));

@@ -33,6 +33,7 @@ use crate::app::ui::theme::{self, GRID};
 use crate::app::ui::widgets::{self, Weight};
 use crate::app::ui::{format, markdown};
 use crate::engine::{ModelSource, RequestSummary};
+use crate::token::{split_reasoning, without_reasoning};
 
 /// A block of a long answer is at least this long, bytes.
 pub const BLOCK_BYTES: usize = 2000;
@@ -176,8 +177,12 @@ fn exchange_ui(
     memory: &mut ChatMemory,
 ) -> Vec<Action> {
     let mut actions = Vec::new();
-    for (i, range) in markdown::blocks(&exchange.answer, BLOCK_BYTES).into_iter().enumerate() {
-        let Some(text) = exchange.answer.get(range) else { continue };
+    let (reasoning, answer) = split_reasoning(&exchange.answer);
+    if !reasoning.is_empty() {
+        egui::CollapsingHeader::new("Reasoning").id_salt(("reasoning", exchange.id)).show(ui, |ui| ui.label(&reasoning));
+    }
+    for (i, range) in markdown::blocks(&answer, BLOCK_BYTES).into_iter().enumerate() {
+        let Some(text) = answer.get(range) else { continue };
         item(ui, memory, (exchange.id, i), guessed_height(text.len(), memory.width), |ui, memory| {
             markdown_spacing(ui);
             actions.extend(markdown_ui(ui, text, exchange, memory));
@@ -275,7 +280,7 @@ fn done_ui(ui: &mut Ui, chat: &Chat, exchange: &Exchange, ended: &Ended, actions
     row.spacing_mut().item_spacing.x = GRID;
     actions.extend(alternatives_ui(&mut row, &chat.answers_beside(exchange), "answer"));
     if !answer.is_empty() && widgets::icon_button(&mut row, Icon::Copy, "Copy answer").clicked() {
-        actions.push(Action::Copy(answer.to_owned()));
+        actions.push(Action::Copy(without_reasoning(answer).into_owned()));
     }
     row.add_enabled_ui(ended.idle, |row| {
         let name = if ended.last { "Regenerate" } else { "Regenerate this answer" };

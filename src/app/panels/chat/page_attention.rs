@@ -29,7 +29,8 @@ pub fn attended_pages_ui(ui: &mut Ui, state: &ViewState, exchange: &Exchange) ->
     let mut chosen = None;
     for page in exchange.attended_pages.iter().flat_map(|read| &read.pages).take(LINES) {
         let Some(doc) = state.documents.list.iter().find(|doc| doc.id == page.doc) else { continue };
-        if line_ui(ui, doc, page, state.chat().documents.len() > 1) {
+        let name = state.chat().document_name(&state.documents.list, doc);
+        if line_ui(ui, doc, &name, page, state.chat().documents.len() > 1) {
             chosen = Some(*page);
         }
     }
@@ -77,12 +78,12 @@ fn unmeasured(summary: &RequestSummary) -> &'static str {
 }
 
 /// Page, section or document, bar and figure. True if it is clicked.
-fn line_ui(ui: &mut Ui, doc: &OpenDocument, page: &AttendedPage, names_document: bool) -> bool {
+fn line_ui(ui: &mut Ui, doc: &OpenDocument, name: &str, page: &AttendedPage, names_document: bool) -> bool {
     let t = theme::tokens(ui);
     let number = format::count(doc.page_number(page.page));
     let share = format!("{:.0} %", page.share * 100.0);
     let (rect, response) = ui.allocate_exact_size(vec2(ui.available_width(), LINE), Sense::click());
-    let label = format!("Read most: page {number} of {}, {share}", doc.name);
+    let label = format!("Read most: page {number} of {name}, {share}");
     response.widget_info(|| WidgetInfo::labeled(Role::Button, true, &label));
     let lit = response.hovered() || response.has_focus();
     if lit {
@@ -90,7 +91,7 @@ fn line_ui(ui: &mut Ui, doc: &OpenDocument, page: &AttendedPage, names_document:
     }
     let first_byte = doc.pages.get(page.page).map_or(0, |span| span.first_byte);
     let section = doc.section_of(first_byte).map(|section| section.title.as_str());
-    let within = if names_document { Some(doc.name.as_str()) } else { section };
+    let within = if names_document { Some(name) } else { section };
     let within = within.map(|within| format!(" · {within}")).unwrap_or_default();
     let bar_left = rect.right() - FIGURE - BAR;
     let words = Rect::from_min_max(rect.min + vec2(GRID, 0.0), pos2(bar_left - 2.0 * GRID, rect.bottom()));

@@ -246,9 +246,10 @@ fn range_ui(ui: &mut Ui, state: &ViewState) -> Option<Action> {
             ui.data_mut(|d| d.insert_temp(id, (first, last)));
         }
     });
+    let name = state.chat().document_name(&state.documents.list, doc);
     let fitting = match n_fit {
-        1 => format!("The first page of {} fits.", doc.name),
-        n => format!("The first {} pages of {} fit.", format::count(n), doc.name),
+        1 => format!("The first page of {name} fits."),
+        n => format!("The first {} pages of {name} fit.", format::count(n)),
     };
     widgets::caption(ui, fitting);
     taken

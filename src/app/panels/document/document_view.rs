@@ -40,7 +40,8 @@ pub fn document_view_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
         let answer = answered(state, viewer.answer).filter(|_| state.chat().documents.contains(&viewer.doc));
         let read = Panel::bottom("most read").resizable(false).frame(Frame::NONE);
         let chosen = answer.and_then(|answer| read.show(ui, |ui| attended_pages_ui(ui, state, answer)).inner);
-        if pages_ui(ui, doc, &mut viewer) {
+        let name = state.chat().document_name(&state.documents.list, doc);
+        if pages_ui(ui, doc, &name, &mut viewer) {
             actions.push(Action::CloseDocument);
         }
         if let Some(AttendedPage { doc, page, .. }) = chosen {
@@ -52,8 +53,8 @@ pub fn document_view_ui(ui: &mut Ui, state: &mut ViewState) -> Vec<Action> {
 }
 
 /// Pages of a document. True if the user closes it.
-pub fn pages_ui(ui: &mut Ui, doc: &OpenDocument, viewer: &mut Viewer) -> bool {
-    let is_closed = header_ui(ui, doc);
+pub fn pages_ui(ui: &mut Ui, doc: &OpenDocument, name: &str, viewer: &mut Viewer) -> bool {
+    let is_closed = header_ui(ui, name);
     turn_ui(ui, doc, viewer);
     search_ui(ui, doc, viewer);
     ui.add_space(2.0 * GRID);
@@ -63,10 +64,10 @@ pub fn pages_ui(ui: &mut Ui, doc: &OpenDocument, viewer: &mut Viewer) -> bool {
 }
 
 /// The name and the close button. True if that is clicked.
-fn header_ui(ui: &mut Ui, doc: &OpenDocument) -> bool {
+fn header_ui(ui: &mut Ui, name: &str) -> bool {
     let t = theme::tokens(ui);
     ui.horizontal(|ui| {
-        let title = RichText::new(&doc.name).color(t.strong);
+        let title = RichText::new(name).color(t.strong);
         let width = ui.available_width() - theme::CONTROL;
         ui.allocate_ui(vec2(width, theme::CONTROL), |ui| ui.add(Label::new(title).truncate()));
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::cli::eval::haystack::{Haystack, Needle};
 use crate::document::mentions_of;
 use crate::engine::RequestSummary;
+use crate::token::without_reasoning;
 
 /// One question with its answer: a line of `--json`, and a part of `needle.json`.
 #[derive(Debug, Clone, Serialize)]
@@ -55,7 +56,7 @@ impl Answer {
 
 /// True if the answer has the value as words of its own, not as a part of a longer number or word.
 pub(super) fn has_value(answer: &str, value: &str) -> bool {
-    mentions_of(answer, value).next().is_some()
+    !mentions_of(&without_reasoning(answer), value).is_empty()
 }
 
 /// Distinct values, ascending.

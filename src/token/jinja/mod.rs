@@ -1,16 +1,23 @@
 //! Jinja environment for chat templates: minijinja with the additions of Hugging Face transformers.
 //!
-//! Additions: `raise_exception`, `strftime_now`, `tojson` in the format of Python's `json.dumps`, Python's string, list and
-//! dictionary methods, and Python's form of `None`, `True` and `False`. `{% generation %}` is ignored. Block lines leave no
-//! white space (`trim_blocks`, `lstrip_blocks`); nothing is escaped as HTML.
+//! ```text
+//! source ──► without {% generation %} ──► rewrite: `%`, `~`, tuples ──► minijinja with Python's methods, filters and printing
+//! ```
+//! Additions: `raise_exception`, `strftime_now`, `tojson` in the format of Python's `json.dumps`, `joiner`, `cycler`, Python's
+//! methods, and its form of every printed value. Block lines leave no white space (`trim_blocks`, `lstrip_blocks`); nothing is
+//! escaped as HTML.
+
+mod filters;
+mod json;
+mod methods;
+mod python;
+mod rewrite;
 
 use std::io;
 
 use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 
-/// Largest indentation in `tojson` and `indent`.
-const MAX_INDENT: usize = 256;
 /// Largest nesting of macro calls and includes.
 const MAX_DEPTH: usize = 100;
 
@@ -21,19 +28,42 @@ pub(super) fn environment() -> Environment<'static> {
     env.set_lstrip_blocks(true);
     env.set_recursion_limit(MAX_DEPTH);
     env.set_auto_escape_callback(|_| AutoEscape::None);
-    env.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-    env.set_formatter(|out, state, value| match value.kind() {
-        ValueKind::None => Ok(out.write_str("None")?),
-        ValueKind::Bool => Ok(out.write_str(if value.is_true() { "True" } else { "False" })?),
-        _ => minijinja::escape_formatter(out, state, value),
+    env.set_unknown_method_callback(methods::call);
+    env.set_formatter(|out, _, value| match value.as_str() {
+        Some(text) => Ok(out.write_str(text)?),
+        None => Ok(out.write_str(&python::str_of(value))?),
     });
+    env.add_function(python::MOD, python::modulo);
+    env.add_function(python::TEXT, python::text_of);
+    env.add_function(python::TUPLE, python::tuple_of);
+    env.add_function("cycler", |items: Rest<Value>| minijinja_contrib::globals::cycler(items.0));
+    env.add_function("joiner", minijinja_contrib::globals::joiner);
     env.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });
     env.add_function("strftime_now", strftime_now);
     env.add_test("iterable", |value: &Value| value.is_undefined() || (!value.is_none() && value.try_iter().is_ok()));
-    env.add_filter("tojson", to_json);
-    env.add_filter("indent", indent);
+    env.add_test("sequence", |value: &Value| {
+        value.is_undefined() || matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map)
+    });
+    env.add_filter("tojson", json::to_json);
+    env.add_filter("indent", filters::indent);
+    env.add_filter("string", python::str_of);
+    env.add_filter("join", filters::join);
+    env.add_filter("replace", filters::replace);
+    env.add_filter("trim", filters::trim);
+    env.add_filter("upper", |text: &Value| python::str_of(text).to_uppercase());
+    env.add_filter("lower", |text: &Value| python::str_of(text).to_lowercase());
+    env.add_filter("dictsort", |value: &Value, options: Kwargs| {
+        minijinja::filters::dictsort(value, options).and_then(filters::pairs)
+    });
+    env.add_filter("items", |value: &Value| minijinja::filters::items(value).and_then(filters::pairs));
+    env.add_filter("title", filters::title);
+    env.add_filter("center", filters::center);
+    env.add_filter("wordcount", filters::wordcount);
+    env.add_filter("truncate", filters::truncate);
+    env.add_filter("wordwrap", filters::wordwrap);
+    env.add_filter("format", |format: &str, args: Rest<Value>| python::formatted(format, &args.0));
     env
 }
 
@@ -61,8 +91,13 @@ pub(super) fn sentence(error: &Error) -> String {
     error.line().map_or_else(|| what.clone(), |line| format!("{what} (line {line} of the template)"))
 }
 
+/// A template's source as minijinja understands it.
+pub(super) fn prepared(source: &str) -> String {
+    rewrite::rewritten(&without_generation_tags(source))
+}
+
 /// Replaces `{% generation %}` and its end, which mark text for training, by blocks without effect.
-pub(super) fn without_generation_tags(source: &str) -> String {
+fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(start) = rest.find("{%") {
@@ -88,130 +123,6 @@ pub(super) fn without_generation_tags(source: &str) -> String {
 fn strftime_now(format: &str) -> Result<String, Error> {
     let now = jiff::Zoned::now();
     jiff::fmt::strtime::format(format, &now).map_err(|e| Error::new(ErrorKind::InvalidOperation, e.to_string()))
-}
-
-/// `tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
-fn to_json(value: &Value, options: Kwargs) -> Result<Value, Error> {
-    let invalid = |what: &str| Error::new(ErrorKind::InvalidOperation, what.to_owned());
-    let ensure_ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);
-    let indent = options.get::<Option<usize>>("indent")?;
-    let sort_keys = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
-    let separators = options.get::<Option<Vec<String>>>("separators")?;
-    options.assert_all_used()?;
-    if indent.is_some_and(|n| n > MAX_INDENT) {
-        return Err(invalid("the indentation is too large"));
-    }
-    let (item, key) = match separators.as_deref() {
-        None => (if indent.is_some() { "," } else { ", " }, ": "),
-        Some([item, key]) => (item.as_str(), key.as_str()),
-        Some(_) => return Err(invalid("separators must be two strings")),
-    };
-    let json = serde_json::to_value(value).map_err(|e| invalid(&e.to_string()))?;
-    let mut out = String::new();
-    Dump { ensure_ascii, indent, sort_keys, item, key }.write(&json, 0, &mut out);
-    Ok(Value::from(out))
-}
-
-/// Serializer in the format of Python's `json.dumps`.
-struct Dump<'s> {
-    ensure_ascii: bool,
-    indent: Option<usize>,
-    sort_keys: bool,
-    item: &'s str,
-    key: &'s str,
-}
-
-impl Dump<'_> {
-    fn write(&self, value: &serde_json::Value, depth: usize, out: &mut String) {
-        match value {
-            serde_json::Value::Array(list) => {
-                self.write_all(('[', ']'), list.iter(), depth, out, |item, out| self.write(item, depth + 1, out));
-            }
-            serde_json::Value::Object(map) => {
-                let mut pairs: Vec<_> = map.iter().collect();
-                if self.sort_keys {
-                    pairs.sort_by_key(|(key, _)| *key);
-                }
-                self.write_all(('{', '}'), pairs.into_iter(), depth, out, |(key, value), out| {
-                    self.write_text(key, out);
-                    out.push_str(self.key);
-                    self.write(value, depth + 1, out);
-                });
-            }
-            serde_json::Value::String(text) => self.write_text(text, out),
-            other => out.push_str(&other.to_string()),
-        }
-    }
-
-    fn write_all<T>(
-        &self,
-        (open, close): (char, char),
-        items: impl ExactSizeIterator<Item = T>,
-        depth: usize,
-        out: &mut String,
-        mut write: impl FnMut(T, &mut String),
-    ) {
-        let n = items.len();
-        out.push(open);
-        for (i, item) in items.enumerate() {
-            if i > 0 {
-                out.push_str(self.item);
-            }
-            self.new_line(depth + 1, out);
-            write(item, out);
-        }
-        if n > 0 {
-            self.new_line(depth, out);
-        }
-        out.push(close);
-    }
-
-    fn new_line(&self, depth: usize, out: &mut String) {
-        if let Some(width) = self.indent {
-            out.push('\n');
-            out.extend(std::iter::repeat_n(' ', width * depth));
-        }
-    }
-
-    fn write_text(&self, text: &str, out: &mut String) {
-        let quoted = serde_json::Value::from(text).to_string();
-        if !self.ensure_ascii {
-            out.push_str(&quoted);
-            return;
-        }
-        for c in quoted.chars() {
-            if c.is_ascii() {
-                out.push(c);
-            } else {
-                let mut units = [0; 2];
-                c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
-            }
-        }
-    }
-}
-
-/// `indent(text, width=4, first=False, blank=False)`, with a bounded width.
-fn indent(text: String, positional: Rest<Value>, options: Kwargs) -> Result<String, Error> {
-    let positional = positional.0;
-    let flag = |at: usize, name: &str| -> Result<bool, Error> {
-        Ok(options.get::<Option<bool>>(name)?.unwrap_or(false) || positional.get(at).is_some_and(Value::is_true))
-    };
-    let width = match positional.first() {
-        Some(width) => usize::try_from(width.clone())?,
-        None => options.get::<Option<usize>>("width")?.unwrap_or(4),
-    };
-    let (first, blank) = (flag(1, "first")?, flag(2, "blank")?);
-    options.assert_all_used()?;
-    if width > MAX_INDENT {
-        return Err(Error::new(ErrorKind::InvalidOperation, "the indentation is too large"));
-    }
-    let space = " ".repeat(width);
-    let line = |(i, line): (usize, &str)| match () {
-        () if i == 0 && !first => line.to_owned(),
-        () if line.is_empty() && !blank => String::new(),
-        () => format!("{space}{line}"),
-    };
-    Ok(text.split('\n').enumerate().map(line).collect::<Vec<_>>().join("\n"))
 }
 
 /// Writer with a size limit.
@@ -251,7 +162,7 @@ mod tests {
     use super::*;
 
     fn render(source: &str) -> String {
-        environment().render_str(source, minijinja::context! { none => (), yes => true }).unwrap()
+        environment().render_str(&prepared(source), minijinja::context! { none => (), yes => true }).unwrap()
     }
 
     #[test]
@@ -276,6 +187,40 @@ mod tests {
         assert_eq!(render("{{ 'a\nb\n\nc' | indent }}|{{ 'a\nb' | indent(1, true) }}"), "a\n    b\n\n    c| a\n b");
         let year: i32 = render("{{ strftime_now('%Y') }}").parse().unwrap();
         assert!(year > 2024);
+    }
+
+    #[test]
+    fn methods_and_filters_follow_python() {
+        for (source, want) in [
+            ("{{ 'a b c'.partition(' ') }}{{ 'a b c'.rpartition(' ')[2] }}", "('a', ' ', 'b c')c"),
+            (
+                "{{ 'a b c'.rsplit(' ', 1) }}{{ ' a  b '.split() }}{{ 'a,b,c'.split(',', maxsplit=1) }}",
+                "['a b', 'c']['a', 'b']['a', 'b,c']",
+            ),
+            ("{{ ' a  b  c '.split(None, 1) }}{{ ' a  b  c '.rsplit(None, 1) }}", "['a', 'b  c '][' a  b', 'c']"),
+            ("{{ 'xyx'.removeprefix('x').removesuffix('x') }}{{ '-7'.zfill(4) }}{{ '7'.zfill(3) }}", "y-007007"),
+            (
+                "{{ 'user'.center(8, '*') }}{{ 'user'.center(7, '*') }}{{ 'u'.ljust(3, '.') }}{{ 'u'.rjust(3) }}",
+                "**user****user*u..  u",
+            ),
+            ("{{ 'a-b'.swapcase() }}{{ \"they're\".title() }}{{ 'éA'.capitalize() }}", "A-BThey'ReÉa"),
+            (
+                "{{ 'éab'.find('b') }}{{ 'éab'.index('a') }}{{ 'abab'.rfind('b') }}{{ 'x'.find('y') }}{{ 'abab'.count('ab') }}",
+                "213-12",
+            ),
+            ("{{ 'a\\r\\nb\\x0bc'.splitlines() }}{{ 'a\\tb'.expandtabs(4) }}", "['a', 'b', 'c']a   b"),
+            ("{{ ''.isdigit() }}{{ '12'.isdigit() }}{{ 'ab1'.isalnum() }}{{ 'A1'.isupper() }}", "FalseTrueTrueTrue"),
+            ("{{ [1, 2].index(2) }}{{ {'a': 1}.items() }}{{ '-'.join([1, none]) }}", "1[('a', 1)]1-None"),
+            ("{{ 'one two three'|wordwrap(7) }}|{{ 'abcdefgh'|wordwrap(width=3) }}", "one two\nthree|abc\ndef\ngh"),
+            ("{{ 'one two three'|truncate(9, leeway=0) }}{{ 'ab'|center(5) }}|{{ 'a b-c'|wordcount }}", "one... ab  |3"),
+            ("{% set j = joiner('; ') %}{% for x in [1, 2] %}{{ j() }}{{ x }}{% endfor %}", "1; 2"),
+            ("{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}", "aba"),
+            ("{{ [1, 'a', none] | join(', ') }}{{ 1.0 ~ true ~ [none] }}{{ none | string }}", "1, a, None1.0True[None]None"),
+            ("{{ '%s=%d' | format('a', 3) }}{{ 'abc' is sequence }}{{ 7 % 3 }}{{ 'a' 'b' }}", "a=3True1ab"),
+            ("{{ {'a': 1} | tojson(4) }}", "{\n    \"a\": 1\n}"),
+        ] {
+            assert_eq!(render(source), want, "{source}");
+        }
     }
 
     #[test]
