@@ -182,7 +182,7 @@ fn is_mostly_utf8(bytes: &[u8]) -> bool {
     for chunk in bytes.utf8_chunks() {
         n_letters += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
         n_bad += usize::from(!chunk.invalid().is_empty());
-        ends_cut = chunk.invalid().first().is_some_and(|b| *b >= 0xE0) && chunk.invalid().len() > 1;
+        ends_cut = chunk.invalid().len() > 1 || matches!(chunk.invalid(), [0xC2 | 0xC3]);
     }
     n_letters >= LETTERS_PER_BAD_BYTE * n_bad || (n_bad == 1 && ends_cut && bytes.utf8_chunks().count() == 1)
 }
@@ -273,6 +273,8 @@ mod tests {
         assert!(decoded.notices()[0].starts_with("2 damaged letter(s)"), "{:?}", decoded.notices());
         let cut = decode(b"plain words, and then one letter: \xE2\x82", false).unwrap();
         assert_eq!((cut.encoding, cut.n_bad_bytes), (None, 1));
+        assert_eq!(decode(b"a caf\xC3", false).unwrap().encoding, None);
+        assert_eq!(decode(b"a caf\xE9", false).unwrap().text, "a café");
         let old = decode(b"Gr\xFC\xDFe, und Gr\xF6\xDFe, \xC4\xBChnlich", false).unwrap();
         assert_eq!(old.encoding, Some("windows-1252"));
     }

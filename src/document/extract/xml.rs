@@ -48,6 +48,7 @@ pub fn visit(
 ) -> Result<(), ExtractError> {
     let mut reader = Reader::from_str(xml);
     reader.config_mut().check_end_names = rules == Rules::Xhtml;
+    reader.config_mut().allow_dangling_amp = true;
     let invalid = |e: &dyn std::fmt::Display| ExtractError::corrupt(format!("its XML is invalid ({e})"));
     let (mut depth, mut entities) = (0_usize, HashMap::new());
     loop {
@@ -147,6 +148,7 @@ mod tests {
         let xml = "<x:a>caf&#233; &amp; <![CDATA[1 < 2 & 3]]><b/>&nbsp;.</x:a>";
         assert_eq!(text(xml, Rules::Data).unwrap(), "<a>café & 1 < 2 & 3<b></>.</>");
         assert_eq!(text(xml, Rules::Xhtml).unwrap(), "<a>café & 1 < 2 & 3<b></>\u{A0}.</>");
+        assert_eq!(text("<a>you & me & Co</a>", Rules::Xhtml).unwrap(), "<a>you & me & Co</>");
         let own = "<!DOCTYPE a [<!ENTITY me 'Anna &#38; Jo'><!ENTITY bad '<b>'><!ENTITY f SYSTEM 'file:///x'>]><a>&me;&bad;&f;&none;</a>";
         assert_eq!(text(own, Rules::Xhtml).unwrap(), "<a>Anna & Jo</>");
         assert_eq!(text(own, Rules::Data).unwrap(), "<a></>");

@@ -6,7 +6,7 @@
 //! Invariant: None if the main content would lose most of the prose. Source: the rules of Mozilla's Readability, as
 //! implemented by `dom_smoothie`. Limits: [`limits::MAX_ARTICLE_ELEMENTS`].
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use dom_query::{Document as Dom, NodeId, NodeRef};
 use dom_smoothie::{Config, Readability};
@@ -17,6 +17,8 @@ use crate::base::limits;
 
 /// Smallest share of the letters in paragraphs that the main content must keep.
 const ARTICLE_SHARE: f64 = 0.5;
+/// Deepest nesting of a page whose main content is looked for.
+const MAX_DEPTH: usize = 300;
 /// Attribute with the number of an element.
 const NUMBER: &str = "data-strata-number";
 /// Largest share of letters in links of a list that is no navigation.
@@ -57,10 +59,11 @@ pub fn of(dom: &Dom, whole: &str) -> Option<String> {
     let numbers = found.select(&format!("[{NUMBER}]"));
     let retained: HashSet<NodeId> =
         numbers.nodes().iter().filter_map(|node| elements.get(node.attr(NUMBER)?.parse::<usize>().ok()?).copied()).collect();
-    let root = common_ancestor(dom, &retained)?;
+    let found_in = common_ancestor(dom, &retained)?;
+    let root = dom.body().unwrap_or(found_in);
     let found_root = found.root();
     let texts = found_root.descendants_it().filter(NodeRef::is_text).map(|node| node.text().trim().to_owned());
-    let skipped = side_matter(&root, &Retained { elements: retained, texts: texts.collect() });
+    let skipped = side_matter(&root, &found_in, &Retained { elements: retained, texts: texts.collect() });
     let main = text_within(dom, root, &skipped);
     if (n_letters(&main) as f64) < n_prose_letters(dom, whole) as f64 * ARTICLE_SHARE {
         return None;
@@ -84,10 +87,15 @@ fn article(dom: &Dom) -> Option<Article> {
     Some(Article { title: article.title, content: article.content.to_string() })
 }
 
-/// Numbers the elements, and returns them by number; None if there are too many.
+/// Numbers the elements, and returns them by number; None if there are too many, or if they are nested too deeply.
 fn numbered(dom: &Dom) -> Option<Vec<NodeId>> {
     let elements: Vec<NodeRef<'_>> = dom.root().descendants_it().filter(NodeRef::is_element).collect();
-    if elements.len() > limits::MAX_ARTICLE_ELEMENTS {
+    let mut depths: HashMap<NodeId, usize> = HashMap::new();
+    for node in elements.iter().take(limits::MAX_ARTICLE_ELEMENTS) {
+        let depth = node.parent().and_then(|parent| depths.get(&parent.id)).map_or(0, |depth| depth + 1);
+        depths.insert(node.id, depth);
+    }
+    if elements.len() > limits::MAX_ARTICLE_ELEMENTS || depths.values().any(|depth| *depth > MAX_DEPTH) {
         return None;
     }
     elements.iter().enumerate().for_each(|(i, node)| node.set_attr(NUMBER, &i.to_string()));
@@ -130,7 +138,7 @@ impl Retained {
 }
 
 /// Elements under the root that are beside the content.
-fn side_matter(root: &NodeRef<'_>, retained: &Retained) -> HashSet<NodeId> {
+fn side_matter(root: &NodeRef<'_>, found_in: &NodeRef<'_>, retained: &Retained) -> HashSet<NodeId> {
     // Ancestors of an element that is retained are retained, whatever they are called.
     let mut around: HashSet<NodeId> = HashSet::new();
     for node in root.descendants_it().filter(|node| retained.elements.contains(&node.id)) {
@@ -140,12 +148,17 @@ fn side_matter(root: &NodeRef<'_>, retained: &Retained) -> HashSet<NodeId> {
             }
         }
     }
-    let (mut skipped, mut open) = (HashSet::new(), vec![*root]);
-    while let Some(node) = open.pop() {
+    // Elements beside the part that was found must be more than text to be content.
+    let (mut skipped, mut open) = (HashSet::new(), vec![(*root, root.id == found_in.id)]);
+    while let Some((node, is_inside)) = open.pop() {
         for child in node.children_it(false).filter(NodeRef::is_element) {
             if retained.elements.contains(&child.id) || around.contains(&child.id) || retained.has_text_of(&child) {
-                open.push(child);
-            } else if !is_content(&child) {
+                open.push((child, is_inside || child.id == found_in.id));
+            } else if is_content(&child, is_inside) {
+                skipped.extend(child.descendants_it().filter(is_side_matter).map(|inner| inner.id));
+            } else if has_content(&child) {
+                open.push((child, true));
+            } else {
                 skipped.insert(child.id);
             }
         }
@@ -153,21 +166,33 @@ fn side_matter(root: &NodeRef<'_>, retained: &Retained) -> HashSet<NodeId> {
     skipped
 }
 
-/// True for an element that is content although Readability drops it: a table, a list, terms or answers.
-fn is_content(node: &NodeRef<'_>) -> bool {
-    if is_side_matter(node) {
-        return false;
+/// True for an element that is content although Readability drops it: text in the part that it finds, and what opens.
+fn is_content(node: &NodeRef<'_>, is_inside: bool) -> bool {
+    let is_text = || is_inside && (link_share(node) <= MAX_LINK_SHARE || is_in_main(node));
+    !is_side_matter(node) && (is_answer(node) || is_text())
+}
+
+/// True for an element with answers, tables or terms in it.
+fn has_content(node: &NodeRef<'_>) -> bool {
+    !is_side_matter(node) && node.descendants_it().any(|inner| is_answer(&inner) && !is_inside_side_matter(&inner, node))
+}
+
+/// True for answers that open, tables, terms and shadow trees, which are content wherever they stand.
+fn is_answer(node: &NodeRef<'_>) -> bool {
+    match &*node.node_name().unwrap_or_default() {
+        "button" => is_heading_button(node),
+        "details" | "template" | "dl" => true,
+        "table" => !is_layout(node),
+        _ => false,
     }
-    let is_one = |node: &NodeRef<'_>| {
-        let name = node.node_name().unwrap_or_default();
-        let is_list = matches!(&*name, "table" | "ul" | "ol" | "dl");
-        let opens = &*name == "button" && is_heading_button(node);
-        opens
-            || matches!(&*name, "details" | "template")
-            || (is_list && link_share(node) <= MAX_LINK_SHARE)
-            || (&*name == "table" && !is_layout(node))
+}
+
+/// True inside of what the page itself calls its main content.
+fn is_in_main(node: &NodeRef<'_>) -> bool {
+    let is_main = |parent: NodeRef<'_>| {
+        parent.has_name("main") || parent.has_name("article") || parent.attr("role").is_some_and(|role| &*role == "main")
     };
-    is_one(node) || node.descendants_it().any(|inner| is_one(&inner) && !is_inside_side_matter(&inner, node))
+    node.ancestors_it(None).any(is_main)
 }
 
 fn is_inside_side_matter(node: &NodeRef<'_>, end: &NodeRef<'_>) -> bool {

@@ -55,7 +55,7 @@ pub fn whole_text(bytes: &[u8]) -> Result<String, ExtractError> {
 
 /// Document of a chapter of a book: by the rules of XML, or else by those of HTML.
 pub fn chapter_dom(text: &str) -> Dom {
-    xhtml::dom(text).unwrap_or_else(|| Dom::from(text))
+    xhtml::dom(text).unwrap_or_else(|| Dom::from(&*xhtml::as_html(text)))
 }
 
 fn decoded(bytes: &[u8]) -> Result<Decoded, ExtractError> {

@@ -5,10 +5,16 @@
 //! ```
 //! Invariant: None if the text is no XML, so that it can be read by the rules of HTML.
 
+use std::borrow::Cow;
+
 use dom_query::{Document as Dom, NodeId};
 
 use super::super::xml::{Rules, Token, visit};
 
+/// First bytes, in which a file declares to be XHTML.
+const HEAD_BYTES: usize = 2048;
+
+/// Document of a text that is XML.
 pub fn dom(text: &str) -> Option<Dom> {
     if !text.trim_start().starts_with('<') {
         return None;
@@ -43,4 +49,73 @@ pub fn dom(text: &str) -> Option<Dom> {
         Ok(())
     });
     (read.is_ok() && has_root).then_some(dom)
+}
+
+/// Text of XHTML that is no XML, with its empty elements closed and its literal sections escaped, to be read as HTML.
+pub fn as_html(text: &str) -> Cow<'_, str> {
+    let head = text.get(..floor(text, HEAD_BYTES)).unwrap_or(text);
+    if !head.contains("<?xml") && !head.contains("http://www.w3.org/1999/xhtml") {
+        return Cow::Borrowed(text);
+    }
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some((before, after)) = rest.split_once('<') {
+        out.push_str(before);
+        if let Some((literal, after)) = after.strip_prefix("![CDATA[").and_then(|literal| literal.split_once("]]>")) {
+            out.push_str(&literal.replace('&', "&amp;").replace('<', "&lt;"));
+            rest = after;
+            continue;
+        }
+        out.push('<');
+        rest = after;
+        let Some((tag, after)) = rest.split_once('>') else { continue };
+        let name: String = tag.chars().take_while(|c| c.is_ascii_alphanumeric()).collect();
+        if let Some(open) = tag.strip_suffix('/').filter(|open| !name.is_empty() && !open.contains('<') && !is_void(&name)) {
+            out.push_str(&format!("{open}></{name}>"));
+            rest = after;
+        }
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
+
+/// True for an element of HTML that has no content.
+fn is_void(name: &str) -> bool {
+    matches!(
+        name.to_ascii_lowercase().as_str(),
+        "area"
+            | "base"
+            | "br"
+            | "col"
+            | "embed"
+            | "hr"
+            | "img"
+            | "input"
+            | "link"
+            | "meta"
+            | "param"
+            | "source"
+            | "track"
+            | "wbr"
+    )
+}
+
+/// Largest position up to `at` between two characters.
+fn floor(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn xhtml_that_is_no_xml_keeps_its_empty_elements() {
+        let broken = "<?xml version='1.0'?><html><title/><p>a<br/><![CDATA[1 < 2]]><script src='x'/><b>c</p>d";
+        assert!(dom(broken).is_none());
+        assert_eq!(
+            as_html(broken),
+            "<?xml version='1.0'?><html><title></title><p>a<br/>1 &lt; 2<script src='x'></script><b>c</p>d"
+        );
+        assert_eq!(as_html("<p>a<b/>"), "<p>a<b/>", "HTML ignores the slash");
+    }
 }
