@@ -52,6 +52,11 @@ fn raised(before: &str, content: &str) -> String {
     }
     if content.chars().all(char::is_alphabetic) {
         let n_letters = before.chars().rev().take_while(|c| c.is_alphabetic()).count();
+        let is_roman = before.ends_with(|c: char| matches!(c, 'I' | 'V' | 'X' | 'L' | 'C'));
+        let follows_text = n_letters >= NOTED_WORD_CHARS || previous.is_some_and(ends_sentence);
+        if content.chars().count() == 1 && follows_text && !is_roman {
+            return in_brackets(content);
+        }
         let is_abbreviated = n_letters > 1 || (n_letters == 1 && content.chars().count() > 1);
         let is_ordinal = ORDINALS.contains(&content) && !previous.is_some_and(char::is_alphabetic);
         return if is_abbreviated || is_ordinal { content.to_owned() } else { with_sign('^', content) };
@@ -61,14 +66,17 @@ fn raised(before: &str, content: &str) -> String {
     }
     let is_number = content.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | ' ' | '–')) && content.len() <= 9;
     let n_letters = before.chars().rev().take_while(|c| c.is_alphabetic()).count();
-    let ends_sentence = previous
-        .is_some_and(|c| matches!(c, '.' | ',' | ';' | ':' | '!' | '?' | '"' | '”' | '’' | '»' | '…' | '。' | '、' | '」'));
     let ends_word =
         n_letters >= NOTED_WORD_CHARS || previous.is_some_and(|c| matches!(c, '\u{3040}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7A3}'));
-    if is_number && (ends_sentence || ends_word) {
+    if is_number && (previous.is_some_and(ends_sentence) || ends_word) {
         return in_brackets(content);
     }
     with_sign('^', content)
+}
+
+/// True for a mark of punctuation, after which a raised number or letter is the mark of a note.
+fn ends_sentence(c: char) -> bool {
+    matches!(c, '.' | ',' | ';' | ':' | '!' | '?' | '"' | '”' | '’' | '»' | '…' | '。' | '、' | '」')
 }
 
 fn lowered(before: &str, content: &str) -> String {
@@ -115,6 +123,9 @@ mod tests {
             ("word", "[7]", "[7]"),
             ("1", "st", "st"),
             ("XX", "e", "e"),
+            ("XVIII", "e", "e"),
+            ("the miller", "b", "[b]"),
+            ("at last,", "c", "[c]"),
             ("M", "me", "me"),
             ("Acme", "®", "®"),
             ("x", " ", ""),

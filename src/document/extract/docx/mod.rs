@@ -70,7 +70,7 @@ fn pages_of(bytes: &[u8], depth: usize) -> Result<(Vec<String>, Losses), Extract
         for note in notes::split(xml, kind).unwrap_or_default() {
             let text = Body::new(&mut parts, &styles, numbering.fresh(), Notes::default(), depth).text_of(&note.xml);
             match text {
-                Ok(text) => notes.insert(kind, note.id, note.author, text),
+                Ok(text) => notes.insert(kind, note.id, note.author, text.trim().to_owned()),
                 Err(_) => losses.n_unreadable_parts += 1,
             }
         }

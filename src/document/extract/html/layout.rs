@@ -159,7 +159,8 @@ impl<'a> Layout<'a> {
                 self.flow().end(Gap::Paragraph);
             }
             "ol" | "ul" | "menu" | "dir" => {
-                self.flow().end(Gap::Paragraph);
+                let gap = self.list_gap();
+                self.flow().end(gap);
                 self.lists.push(List::of(&node));
                 self.enter(&node, End::List);
             }
@@ -188,8 +189,16 @@ impl<'a> Layout<'a> {
                 self.enter(&node, End::Reading);
             }
             "span" if is_copy_of_formula(&node) => {}
-            name => self.formula(name, &node),
+            name => match script_of_style(&node) {
+                Some(script) => self.script(script, &node),
+                None => self.formula(name, &node),
+            },
         }
+    }
+
+    /// Gap around a list, which is smaller inside of another.
+    fn list_gap(&self) -> Gap {
+        if self.lists.is_empty() { Gap::Paragraph } else { Gap::Line }
     }
 
     fn item(&mut self, node: &NodeRef<'a>) {
@@ -318,7 +327,8 @@ impl<'a> Layout<'a> {
             End::Gap(gap) => self.flow().end(gap),
             End::List => {
                 self.lists.pop();
-                self.flow().end(Gap::Paragraph);
+                let gap = self.list_gap();
+                self.flow().end(gap);
             }
             End::Head => self.tables.last_mut().into_iter().for_each(|table| table.is_head = false),
             End::Cell(mut cell) => {
@@ -410,6 +420,18 @@ fn has_note_role(node: &NodeRef<'_>) -> bool {
     is("role", "doc-noteref") || is("epub:type", "noteref")
 }
 
+/// Script of an element that is raised or lowered by its style.
+fn script_of_style(node: &NodeRef<'_>) -> Option<Script> {
+    let style = node.attr("style")?;
+    let mut rules = style.split(';').filter_map(|rule| rule.split_once(':'));
+    let (_, value) = rules.find(|(name, _)| name.trim().eq_ignore_ascii_case("vertical-align"))?;
+    match value.trim() {
+        "super" => Some(if is_note(node) { Script::Note } else { Script::Raised }),
+        "sub" => Some(Script::Lowered),
+        _ => None,
+    }
+}
+
 /// True for the drawn copy of a formula that stands beside its MathML.
 fn is_copy_of_formula(node: &NodeRef<'_>) -> bool {
     node.has_class("katex-html") && node.parent().is_some_and(|parent| parent.has_class("katex"))
@@ -443,7 +465,7 @@ mod tests {
         let html = "<ol start=5><li>a<li>b<ol type=a><li>c<li>d</ol><li value=9>e<li>f</ol>\
             <ol reversed><li>g<li>h</ol><ol style='list-style-type: upper-roman'><li>i</ol><ol type=I start=x><li>j</ol>\
             <ul style='list-style:none'><li>k</ul>";
-        let expected = "5. a\n6. b\n\n  a. c\n  b. d\n\n9. e\n10. f\n\n2. g\n1. h\n\nI. i\n\nI. j\n\nk";
+        let expected = "5. a\n6. b\n  a. c\n  b. d\n9. e\n10. f\n\n2. g\n1. h\n\nI. i\n\nI. j\n\nk";
         assert_eq!(text(html), expected);
     }
 
@@ -471,6 +493,7 @@ mod tests {
             ("兄は<ruby>水<rt>すい</rt>車<rt>しゃ</rt></ruby>を", "兄は水車（すいしゃ）を"),
             ("<ruby>帳簿<rp>（</rp><rt>ちょうぼ</rt><rp>）</rp></ruby>を", "帳簿（ちょうぼ）を"),
             ("<ruby>北京 <rt>Běi</rt><rt>jīng</rt></ruby> is", "北京 (Běi jīng) is"),
+            ("10<span style='font-size:70%; vertical-align: super'>6</span>", "10^6"),
             ("<math><msup><mi>x</mi><mn>2</mn></msup><mo>+</mo><mfrac><mn>1</mn><mn>2</mn></mfrac></math>", "x^2+1/2"),
             ("He said <q>no</q>.", "He said \u{201C}no\u{201D}."),
             ("<h1>C H A P T E R &nbsp; O N E</h1><p>A B C D</p>", "CHAPTER ONE\n\nA B C D"),

@@ -12,6 +12,7 @@ use dom_query::{Document as Dom, NodeId, NodeRef};
 use dom_smoothie::{Config, Readability};
 
 use super::layout::text_within;
+use super::spacing;
 use super::visibility::is_heading_button;
 use crate::base::limits;
 
@@ -68,11 +69,17 @@ pub fn of(dom: &Dom, whole: &str) -> Option<String> {
     if (n_letters(&main) as f64) < n_prose_letters(dom, whole) as f64 * ARTICLE_SHARE {
         return None;
     }
-    let title = article.title.trim();
-    Some(match main.lines().take(3).any(|line| line.trim() == title) || title.is_empty() {
+    let title = spacing::joined(&article.title).unwrap_or_else(|| article.title.trim().to_owned());
+    let is_title = |line: &str| without_spaces(line) == without_spaces(&title);
+    Some(match main.lines().take(3).any(is_title) || title.is_empty() {
         true => main,
         false => format!("{title}\n\n{main}"),
     })
+}
+
+/// A letter-spaced title has lost the spaces between its words.
+fn without_spaces(text: &str) -> String {
+    text.split_whitespace().collect()
 }
 
 /// Title and HTML of the main content.
