@@ -6,6 +6,7 @@
 //! Invariants: 1. A page is read whole if its main content would lose most of its prose. 2. No recursion: nesting costs
 //! memory, not stack. 3. Words that are left out are counted in a notice.
 
+mod inline;
 mod layout;
 mod lists;
 mod main_content;
