@@ -90,7 +90,7 @@ impl Document {
         Self::checked(Document {
             kind: FileFormat::Text,
             pages,
-            notes: decoded.notices(),
+            notes: decoded.notice().into_iter().collect(),
             ..Self::of_text(name, bytes.len(), text)
         })
     }

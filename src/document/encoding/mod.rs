@@ -48,8 +48,8 @@ impl Decoded {
         !self.is_guess && self.n_bad_bytes == 0 && self.n_controls == 0
     }
 
-    /// What was guessed, replaced or left out, for the user; empty if nothing.
-    pub fn notices(&self) -> Vec<String> {
+    /// Notice of what was guessed, replaced or left out; None if nothing.
+    pub fn notice(&self) -> Option<String> {
         let mut notices = Vec::new();
         match (self.encoding, self.is_guess) {
             (Some(label), true) => {
@@ -69,7 +69,7 @@ impl Decoded {
         if self.n_controls > 0 {
             notices.push(format!("{} control character(s) were left out.", self.n_controls));
         }
-        notices
+        (!notices.is_empty()).then(|| notices.join(" "))
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
             (decoded.text.as_str(), decoded.encoding, decoded.n_bad_bytes),
             ("Grüße\u{FFFD}, und Größe: \u{FFFD}", None, 2)
         );
-        assert!(decoded.notices()[0].starts_with("2 damaged letter(s)"), "{:?}", decoded.notices());
+        assert!(decoded.notice().unwrap().starts_with("2 damaged letter(s)"), "{:?}", decoded.notice());
         let cut = decode(b"plain words, and then one letter: \xE2\x82", false).unwrap();
         assert_eq!((cut.encoding, cut.n_bad_bytes), (None, 1));
         assert_eq!(decode(b"a caf\xC3", false).unwrap().encoding, None);

@@ -422,8 +422,8 @@ mod tests {
     fn hidden_text_stays_out_unless_a_button_opens_it() {
         let html = "<p hidden>no<p style='color:red; DISPLAY : none !important'>no<dialog>no</dialog>\
             <h3><button aria-expanded=false aria-controls=a>Why?</button></h3><div id=a hidden>Because.</div><button>Share</button>\
-            <div role=tabpanel hidden>Tab</div><p hidden=until-found>Found<details><summary>More</summary>Rest</details>";
-        assert_eq!(text(html), "Why?\n\nBecause.\n\nTab\n\nFound\n\nMore\n\nRest");
+            <a role=doc-noteref href='#n1'>1</a><aside id=n1 hidden>Note</aside><div role=tabpanel hidden>Tab</div><p hidden=until-found>Found<details><summary>More</summary>Rest</details>";
+        assert_eq!(text(html), "Why?\n\nBecause.\n\n[1]\n\nNote\n\nTab\n\nFound\n\nMore\n\nRest");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     let (mut text, mut notices) = (String::new(), Vec::new());
     for page in pages {
         let (content, n_left_out) = page_text(&dom_of(&page.text));
-        notices.extend(page.notices().into_iter().filter(|_| page.is_guess || page.n_bad_bytes > 0 || page.n_controls > 0));
+        notices.extend(page.notice().filter(|_| page.is_guess || page.n_bad_bytes > 0 || page.n_controls > 0));
         notices.extend((n_left_out > 0).then(|| left_out(n_left_out)));
         text = content;
         // The first page may be a frame around the others.

@@ -27,6 +27,9 @@ impl Opened {
         for node in dom.select("[role=tab][href], [data-toggle][href], [data-bs-toggle][href]").nodes() {
             ids.extend(node.attr_or("href", "").strip_prefix('#').map(str::to_owned));
         }
+        for node in dom.select("a[href][role=doc-noteref], a[href][epub\\:type~=noteref]").nodes() {
+            ids.extend(node.attr_or("href", "").rsplit_once('#').map(|(_, id)| id.to_owned()));
+        }
         Opened { ids }
     }
 
