@@ -3,14 +3,22 @@
 //! ```text
 //! name, bytes ──► FileFormat: text │ html │ pdf │ docx │ epub          or a description: "a picture"
 //! ```
-//! Invariant: a text extension keeps a file verbatim: the tags of HTML in `page.txt` stay.
+//! Invariants: 1. A text extension keeps a file verbatim: the tags of HTML in `page.txt` stay. 2. First letters decide
+//! nothing if the whole file is text: a note about PDF may begin with `%PDF-`.
 
 use std::path::Path;
 
 use aho_corasick::AhoCorasick;
 
+use super::encoding;
+
 /// Bytes in which the marks of PDF and HTML must occur.
 const HEAD_BYTES: usize = 1024;
+/// Last bytes, in which a PDF has its end mark.
+const TAIL_BYTES: usize = 2048;
+/// Extensions of files that are text, whatever their first letters are.
+const TEXT_EXTENSIONS: [&str; 14] =
+    ["txt", "text", "md", "markdown", "mdown", "rst", "adoc", "org", "tex", "log", "csv", "tsv", "srt", "vtt"];
 
 /// Format of a document file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -34,6 +42,9 @@ impl FileFormat {
     /// A description of the content, if it is no supported format.
     pub fn of(name: &str, bytes: &[u8]) -> Result<FileFormat, &'static str> {
         let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
+        if has_extension(name, &TEXT_EXTENSIONS) && is_text(bytes) {
+            return Ok(FileFormat::Text);
+        }
         if head.starts_with(b"%PDF-") || (has_extension(name, &["pdf"]) && contains(head, "%PDF-")) {
             return Ok(FileFormat::Pdf);
         }
@@ -43,7 +54,7 @@ impl FileFormat {
         if let Some(what) = binary_kind(head) {
             return Err(what);
         }
-        let is_html = has_extension(name, &["html", "htm", "xhtml", "xht"]);
+        let is_html = has_extension(name, &["html", "htm", "xhtml", "xht", "mhtml", "mht"]);
         let is_named = Path::new(name).extension().is_some();
         Ok(if is_html || (!is_named && begins_as_html(head)) { FileFormat::Html } else { FileFormat::Text })
     }
@@ -63,6 +74,17 @@ impl FileFormat {
             FileFormat::Epub => "EPUB",
         }
     }
+}
+
+/// True if the whole file is text: it begins as no other format does, or only its first letters do.
+fn is_text(bytes: &[u8]) -> bool {
+    let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
+    let tail = bytes.get(bytes.len().saturating_sub(TAIL_BYTES)..).unwrap_or(bytes);
+    let ends_as_pdf = || contains(tail, "startxref") && contains(bytes, " obj");
+    let is_pdf = head.starts_with(b"%PDF-") && ends_as_pdf();
+    let is_rtf = head.starts_with(b"{\\rtf1") && tail.trim_ascii_end().ends_with(b"}");
+    let begins_as_other = head.starts_with(b"%PDF-") || head.starts_with(b"PK\x03\x04") || binary_kind(head).is_some();
+    !is_pdf && !is_rtf && (!begins_as_other || encoding::decode(bytes, false).is_ok_and(|decoded| decoded.is_plain()))
 }
 
 fn has_extension(name: &str, extensions: &[&str]) -> bool {
@@ -136,6 +158,13 @@ mod tests {
             ("report", b"%PDF-1.7", FileFormat::Pdf),
             ("report.pdf", b"junk in front\n%PDF-1.4", FileFormat::Pdf),
             ("report.txt", b"junk in front\n%PDF-1.4", FileFormat::Text),
+            ("note.md", b"%PDF-1.7 is how such a file begins", FileFormat::Text),
+            ("note.txt", b"{\\rtf1 begins an RTF file", FileFormat::Text),
+            ("note.log", b"GGUF is the format of a model", FileFormat::Text),
+            ("note.txt", "Rar! rief er über den Hof".as_bytes(), FileFormat::Text),
+            ("note.txt", b"PK\x03\x04....word/document.xml", FileFormat::Docx),
+            ("real.txt", b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\nstartxref\n9\n%%EOF", FileFormat::Pdf),
+            ("page.mhtml", b"MIME-Version: 1.0", FileFormat::Html),
             ("b", b"PK\x03\x04....word/document.xml", FileFormat::Docx),
             ("b.zip", b"PK\x03\x04....mimetypeapplication/epub+zip", FileFormat::Epub),
             ("broken.docx", b"PK\x03\x04", FileFormat::Docx),
@@ -148,6 +177,7 @@ mod tests {
             (b"\x89PNG\r\n", "picture"),
             (b"\xD0\xCF\x11\xE0", "password"),
         ] {
+            assert!(FileFormat::of("x.txt", bytes).unwrap_err().contains(what), "{what}");
             assert!(FileFormat::of("x.bin", bytes).unwrap_err().contains(what), "{what}");
         }
     }

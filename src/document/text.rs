@@ -87,12 +87,10 @@ impl Document {
         let decoded = encoding::decode(bytes, false).map_err(binary)?;
         check_size(name, decoded.text.len(), limits::MAX_DOCUMENT_BYTES)?;
         let (text, pages) = pages::normalize(&decoded.text);
-        let encoding =
-            decoded.encoding.map(|label| format!("It is not UTF-8 and was decoded as {label}, by a guess from its letters."));
         Self::checked(Document {
             kind: FileFormat::Text,
             pages,
-            notes: encoding.into_iter().collect(),
+            notes: decoded.notice().into_iter().collect(),
             ..Self::of_text(name, bytes.len(), text)
         })
     }

@@ -47,7 +47,7 @@ fn docx_paragraphs_tables_and_notes_are_read() {
                  <w:footnote w:id='2'><w:p><w:r><w:t>A note.</w:t></w:r></w:p></w:footnote></w:footnotes>";
     let bytes = docx_with(&document, &[("word/footnotes.xml", notes.as_bytes())]);
     let read = read("a.docx", &bytes).unwrap();
-    assert_eq!(read.text, "One & two, café.\n\na1\tb1\na2\n\nSee[2]\n\n[2] A note.");
+    assert_eq!(read.text, "One & two, café.\n\na1\tb1\na2\n\nSee[1]\n\n[1] A note.");
 }
 
 #[test]

@@ -10,16 +10,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use dom_query::Document as Dom;
-use percent_encoding::percent_decode_str;
-use quick_xml::Reader;
-use quick_xml::events::{BytesStart, Event};
+use dom_query::{Document as Dom, NodeRef, Selection};
 
-use super::extracted::{ExtractError, Extracted, Part, ReportProgress, TextLimit};
-use super::html::text_of;
-use super::zip_archive::Archive;
+use super::extracted::{ExtractError, Extracted, Part, ReportProgress, TextLimit, one_notice};
+use super::html::{chapter_dom, text_of};
+use super::xml::{Rules, Token, attribute, elements, visit};
+use super::zip_archive::{Archive, resolve};
 use crate::base::limits;
-use crate::document::encoding;
+use crate::document::encoding::{self, Decoded};
 
 const CONTAINER: &str = "META-INF/container.xml";
 const ENCRYPTION: &str = "META-INF/encryption.xml";
@@ -31,31 +29,35 @@ pub fn extract(bytes: &[u8], progress: ReportProgress<'_>) -> Result<Extracted, 
         let what = format!("it has {} chapters, but at most {} are supported", package.spine.len(), limits::MAX_DOCUMENT_PAGES);
         return Err(ExtractError::TooLarge { what });
     }
-    let locked = archive.read(ENCRYPTION)?.map(|xml| references(&xml)).unwrap_or_default();
+    let locked = text_at(&mut archive, ENCRYPTION)?.map(|xml| references(&xml.text)).unwrap_or_default();
+    let locked: HashSet<String> = locked.iter().map(|path| file_at(&archive, "", path)).collect();
     if package.spine.iter().any(|path| locked.contains(path)) {
         return Err(ExtractError::Protected { how: "by digital rights management".into() });
     }
     let titles = package.titles(&mut archive)?;
-    let (mut parts, mut limit, mut n_missing) = (Vec::new(), TextLimit::default(), 0);
+    let (mut parts, mut limit, mut n_missing, mut n_bad_letters) = (Vec::new(), TextLimit::default(), 0, 0);
     for (i, path) in package.spine.iter().enumerate() {
         progress(i, package.spine.len());
-        let content = archive.read(path)?.and_then(|bytes| encoding::decode(&bytes, true).ok());
-        let Some(content) = content else {
+        let Some(content) = text_at(&mut archive, path)? else {
             n_missing += 1;
             continue;
         };
-        let dom = Dom::from(content.text);
+        n_bad_letters += content.n_bad_bytes;
+        let dom = chapter_dom(&content.text);
         let text = text_of(&dom);
         limit.add(&text)?;
         if !text.is_empty() {
             parts.push(Part { title: titles.get(path).cloned().or_else(|| heading(&dom)), text });
         }
     }
-    let notes = match n_missing {
-        0 => Vec::new(),
-        n => vec![format!("{n} of {} chapters are missing from the file or cannot be read.", package.spine.len())],
-    };
-    Ok(Extracted { parts, is_paged: false, notes })
+    let mut notices = package.notices;
+    if n_missing > 0 {
+        notices.push(format!("{n_missing} of {} chapters are missing from the file or cannot be read.", package.spine.len()));
+    }
+    if n_bad_letters > 0 {
+        notices.push(format!("{n_bad_letters} damaged letter(s) are shown as \u{FFFD}."));
+    }
+    Ok(Extracted { parts, is_paged: false, notes: one_notice(notices) })
 }
 
 /// First heading of a chapter.
@@ -72,95 +74,125 @@ struct Package {
     spine: Vec<String>,
     nav: Option<String>,
     ncx: Option<String>,
+    notices: Vec<String>,
 }
 
 impl Package {
     fn read(archive: &mut Archive<'_>) -> Result<Package, ExtractError> {
-        let container = archive.require(CONTAINER)?;
-        let mut rootfile = None;
-        elements(&container, |name, element| {
-            if name == b"rootfile" && rootfile.is_none() {
-                rootfile = attribute(element, b"full-path");
-            }
-        })?;
-        let path = rootfile.ok_or_else(|| ExtractError::corrupt("its container has no package"))?;
-        let (mut manifest, mut ids, mut package) = (HashMap::new(), Vec::new(), Package::default());
-        elements(&archive.require(&path)?, |name, element| match name {
+        let path = Self::path(archive)?;
+        let xml = text_at(archive, &path)?.ok_or_else(|| ExtractError::corrupt(format!("it has no {path}")))?.text;
+        let (mut manifest, mut documents, mut ids, mut package) = (HashMap::new(), Vec::new(), Vec::new(), Package::default());
+        let mut toc = None;
+        elements(&xml, |name, element| match name {
             b"item" => {
                 if let (Some(id), Some(href)) = (attribute(element, b"id"), attribute(element, b"href")) {
-                    let file = resolve(&path, &href);
+                    let file = file_at(archive, &path, &href);
                     let properties = attribute(element, b"properties").unwrap_or_default();
+                    let kind = attribute(element, b"media-type").unwrap_or_default();
                     if properties.split_whitespace().any(|p| p == "nav") {
                         package.nav = Some(file.clone());
                     }
-                    if attribute(element, b"media-type").is_some_and(|kind| kind == "application/x-dtbncx+xml") {
+                    if kind == "application/x-dtbncx+xml" {
                         package.ncx = Some(file.clone());
+                    }
+                    if kind.contains("html") {
+                        documents.push(file.clone());
                     }
                     manifest.insert(id, file);
                 }
             }
+            b"spine" => toc = attribute(element, b"toc"),
             b"itemref" => ids.extend(attribute(element, b"idref")),
             _ => {}
         })?;
+        package.ncx = package.ncx.or_else(|| manifest.get(&toc?).cloned());
         let mut seen = HashSet::new();
         let files = ids.iter().filter_map(|id| manifest.get(id));
         package.spine = files.filter(|file| seen.insert((*file).clone())).cloned().collect();
+        if package.spine.is_empty() && !documents.is_empty() {
+            package.notices.push("The file does not tell the order of its chapters: they stand as it lists them.".to_owned());
+            package.spine = documents;
+        }
         match package.spine.is_empty() {
             true => Err(ExtractError::corrupt("its package has no chapters")),
             false => Ok(package),
         }
     }
 
+    /// Path of the package: the one that the container names, or the first one that there is.
+    fn path(archive: &mut Archive<'_>) -> Result<String, ExtractError> {
+        let mut rootfile = None;
+        if let Some(container) = text_at(archive, CONTAINER)? {
+            elements(&container.text, |name, element| {
+                if name == b"rootfile" && rootfile.is_none() {
+                    rootfile = attribute(element, b"full-path");
+                }
+            })?;
+        }
+        let named = rootfile.as_ref().and_then(|path| archive.find(&resolve("", path)));
+        let any = || archive.names().find(|name| name.to_ascii_lowercase().ends_with(".opf"));
+        let found = named.or_else(any).map(str::to_owned).or(rootfile);
+        found.ok_or_else(|| ExtractError::corrupt("its container has no package"))
+    }
+
     /// Title of each chapter in the table of contents.
     fn titles(&self, archive: &mut Archive<'_>) -> Result<HashMap<String, String>, ExtractError> {
+        let mut links = Vec::new();
+        if let Some(path) = &self.nav
+            && let Some(content) = text_at(archive, path)?
+        {
+            let dom = chapter_dom(&content.text);
+            let is_toc =
+                |nav: &NodeRef<'_>| nav.attr("epub:type").is_some_and(|kind| kind.split_whitespace().any(|k| k == "toc"));
+            let navs = dom.select("nav");
+            let toc = navs.nodes().iter().find(|nav| is_toc(nav)).or(navs.nodes().first());
+            let found = toc.map(|nav| Selection::from(*nav).select("a[href]"));
+            links.extend(
+                found.iter().flat_map(|a| a.nodes()).map(|a| (path, a.attr_or("href", "").to_string(), a.text().to_string())),
+            );
+        }
+        if let Some(path) = self.ncx.as_ref().filter(|_| links.is_empty())
+            && let Some(xml) = text_at(archive, path)?
+        {
+            links.extend(ncx_links(&xml.text).into_iter().map(|(href, title)| (path, href, title)));
+        }
         let mut titles = HashMap::new();
-        let mut add = |from: &str, href: &str, title: &str| {
-            let file = resolve(from, href.split('#').next().unwrap_or(href));
+        for (from, href, title) in links {
             let title = title.split_whitespace().collect::<Vec<_>>().join(" ");
             if !title.is_empty() {
-                titles.entry(file).or_insert(title);
+                titles.entry(file_at(archive, from, &href)).or_insert(title);
             }
-        };
-        if let Some(path) = &self.nav
-            && let Some(content) = archive.read(path)?.and_then(|xml| encoding::decode(&xml, true).ok())
-        {
-            let dom = Dom::from(content.text);
-            for link in dom.select("nav a[href]").nodes() {
-                add(path, &link.attr_or("href", ""), &link.text());
-            }
-        } else if let Some(path) = &self.ncx
-            && let Some(xml) = archive.read(path)?
-        {
-            ncx_links(&xml).iter().for_each(|(href, title)| add(path, href, title));
         }
         Ok(titles)
     }
 }
 
 /// Links with titles in an NCX table of contents.
-fn ncx_links(xml: &[u8]) -> Vec<(String, String)> {
-    let mut reader = Reader::from_reader(xml);
-    let (mut links, mut label, mut in_label) = (Vec::new(), String::new(), false);
-    while let Ok(event) = reader.read_event() {
-        match event {
-            Event::Eof => break,
-            Event::Start(e) if e.local_name().as_ref() == b"navLabel" => {
-                label.clear();
-                in_label = true;
+fn ncx_links(xml: &str) -> Vec<(String, String)> {
+    let (mut links, mut label, mut path) = (Vec::new(), String::new(), Vec::new());
+    // An invalid table still gives the links before the error.
+    let _ = visit(xml, Rules::Xhtml, &mut |token| {
+        match token {
+            Token::Open(e) => {
+                let name = e.local_name().as_ref().to_vec();
+                match name.as_slice() {
+                    b"navLabel" => label.clear(),
+                    b"content" => links.extend(attribute(e, b"src").map(|src| (src, label.clone()))),
+                    _ => {}
+                }
+                path.push(name);
             }
-            Event::End(e) if e.local_name().as_ref() == b"navLabel" => in_label = false,
-            Event::Text(text) if in_label => label.push_str(&text.decode().unwrap_or_default()),
-            Event::Start(e) | Event::Empty(e) if e.local_name().as_ref() == b"content" => {
-                links.extend(attribute(&e, b"src").map(|src| (src, label.clone())));
-            }
-            _ => {}
+            Token::Close => drop(path.pop()),
+            Token::Text(text) if path.iter().any(|name| name == b"navLabel") => label.push_str(text),
+            Token::Text(_) => {}
         }
-    }
+        Ok(())
+    });
     links
 }
 
 /// Paths of encrypted files in the archive.
-fn references(xml: &[u8]) -> HashSet<String> {
+fn references(xml: &str) -> HashSet<String> {
     let mut found = HashSet::new();
     // An invalid list still gives the entries before the error.
     let _ = elements(xml, |name, element| {
@@ -171,41 +203,16 @@ fn references(xml: &[u8]) -> HashSet<String> {
     found
 }
 
-/// Visits every element of an XML file, with its name without prefix.
-fn elements(xml: &[u8], mut visit: impl FnMut(&[u8], &BytesStart<'_>)) -> Result<(), ExtractError> {
-    let mut reader = Reader::from_reader(xml);
-    reader.config_mut().check_end_names = false;
-    loop {
-        match reader.read_event().map_err(|e| ExtractError::corrupt(format!("its XML is invalid ({e})")))? {
-            Event::Eof => return Ok(()),
-            Event::Start(e) | Event::Empty(e) => visit(e.local_name().as_ref(), &e),
-            _ => {}
-        }
-    }
+/// Text of a file in the archive; None if it has none of that name, or that is text.
+fn text_at(archive: &mut Archive<'_>, path: &str) -> Result<Option<Decoded>, ExtractError> {
+    Ok(archive.read(path)?.and_then(|bytes| encoding::decode(&bytes, true).ok()))
 }
 
-fn attribute(element: &BytesStart<'_>, name: &[u8]) -> Option<String> {
-    let found = element.attributes().with_checks(false).flatten().find(|a| a.key.local_name().as_ref() == name)?;
-    let value = String::from_utf8_lossy(&found.value).into_owned();
-    Some(quick_xml::escape::unescape(&value).map(|v| v.into_owned()).unwrap_or(value))
-}
-
-/// Path in the archive of a link in the file `from`; it never leaves the archive.
-fn resolve(from: &str, href: &str) -> String {
-    let href = percent_decode_str(href).decode_utf8_lossy();
-    let folder = from.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let mut path: Vec<&str> = folder.split('/').filter(|_| !href.starts_with('/')).collect();
-    for step in href.split('/') {
-        match step {
-            ".." => {
-                path.pop();
-            }
-            "." => {}
-            step => path.push(step),
-        }
-    }
-    path.retain(|step| !step.is_empty());
-    path.join("/")
+/// Path that a link of a package means: that of a file, or the link's own if there is no such file.
+fn file_at(archive: &Archive<'_>, from: &str, href: &str) -> String {
+    let path = resolve(from, href);
+    let without_query = || path.split('?').next().and_then(|path| archive.find(path));
+    archive.find(&path).or_else(without_query).map_or_else(|| path.clone(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -213,18 +220,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_resolved_inside_the_archive() {
-        assert_eq!(resolve("OEBPS/content.opf", "text/ch%201.xhtml"), "OEBPS/text/ch 1.xhtml");
-        assert_eq!(resolve("OEBPS/text/nav.xhtml", "../ch.xhtml"), "OEBPS/ch.xhtml");
-        assert_eq!(resolve("content.opf", "../../../etc/passwd"), "etc/passwd");
-        assert_eq!(resolve("a/b.opf", "/c.xhtml"), "c.xhtml");
-    }
-
-    #[test]
     fn older_table_of_contents_gives_titles() {
-        let ncx = b"<ncx><navMap><navPoint><navLabel><text>One</text></navLabel><content src='a.html#x'/></navPoint>\
-                    <navPoint><navLabel><text>Two</text></navLabel><content src='b.html'/></navPoint></navMap></ncx>";
+        let ncx = "<ncx><navMap><navPoint><navLabel><text>One</text></navLabel><content src='a.html#x'/></navPoint>\
+                    <navPoint><navLabel><text>Two &amp; caf&#233;s, na&iuml;ve</text></navLabel><content src='b.html'/></navPoint></navMap></ncx>";
         let links = ncx_links(ncx);
-        assert_eq!(links, [("a.html#x".to_owned(), "One".to_owned()), ("b.html".to_owned(), "Two".to_owned())]);
+        assert_eq!(links, [("a.html#x".to_owned(), "One".to_owned()), ("b.html".to_owned(), "Two & cafés, naïve".to_owned())]);
     }
 }

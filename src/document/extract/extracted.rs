@@ -84,3 +84,8 @@ impl TextLimit {
         Ok(())
     }
 }
+
+/// One notice of all that was lost or guessed; none if nothing was.
+pub(super) fn one_notice(sentences: Vec<String>) -> Vec<String> {
+    if sentences.is_empty() { sentences } else { vec![sentences.join(" ")] }
+}

@@ -13,8 +13,12 @@ mod epub;
 mod extracted;
 mod glyph_layout;
 mod html;
+mod list_number;
 mod pdf;
+mod scripts;
+mod table_rows;
 mod text_flow;
+mod xml;
 mod zip_archive;
 
 pub use extracted::{ExtractError, Extracted, Part, ReportProgress};

@@ -3,7 +3,10 @@
 //! ```text
 //! text("A  b"), end(Paragraph), item("- "), text("c") ──► "A b\n\n- c"
 //! ```
-//! Invariants: 1. No white space at either end of a line. 2. Never more than one blank line.
+//! Invariants: 1. No white space at either end of a line, except the indent of a nested item and empty cells.
+//! 2. Never more than one blank line.
+
+use super::scripts::{Script, written};
 
 /// Separator between two pieces of text; the largest requested one wins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -26,7 +29,9 @@ pub enum Gap {
 pub struct Flow {
     out: String,
     gap: Gap,
-    mark: Option<&'static str>,
+    mark: Option<String>,
+    /// true after a raised or lowered digit, from which the next digit stays apart
+    is_apart: bool,
 }
 
 impl Flow {
@@ -37,6 +42,7 @@ impl Flow {
         }
         for word in text.split_whitespace() {
             self.separate();
+            self.keep_apart(word);
             // Characters that only control line breaks are dropped.
             self.out.extend(word.chars().filter(|c| !matches!(c, '\u{200B}' | '\u{2060}' | '\u{FEFF}' | '\u{AD}')));
             self.end(Gap::Space);
@@ -51,7 +57,35 @@ impl Flow {
     pub fn verbatim(&mut self, text: &str) {
         if !text.is_empty() {
             self.separate();
+            self.keep_apart(text);
             self.out.push_str(text);
+        }
+    }
+
+    /// Appends a superscript, a subscript or the mark of a note.
+    pub fn script(&mut self, script: Script, content: &str) {
+        let before = if self.gap == Gap::None { self.out.as_str() } else { "" };
+        let text = written(script, before, content);
+        // A fraction is written with a raised number over a lowered one.
+        if script == Script::Lowered
+            && let Some((whole, raised)) = self.out.trim_end_matches(['/', '\u{2044}']).rsplit_once('^')
+            && self.out.len() > whole.len() + 1 + raised.len()
+            && !raised.is_empty()
+            && raised.chars().all(|c| c.is_ascii_digit())
+        {
+            let gap = if whole.ends_with(|c: char| c.is_ascii_digit()) { " " } else { "" };
+            self.out = format!("{whole}{gap}{raised}/");
+        }
+        self.verbatim(&text);
+        self.is_apart = text.ends_with(|c: char| c.is_ascii_digit());
+    }
+
+    fn keep_apart(&mut self, text: &str) {
+        if std::mem::take(&mut self.is_apart)
+            && text.starts_with(|c: char| c.is_ascii_digit())
+            && !self.out.ends_with([' ', '\n', '\t'])
+        {
+            self.out.push(' ');
         }
     }
 
@@ -60,20 +94,25 @@ impl Flow {
         self.gap = self.gap.max(gap);
     }
 
-    /// Sets the gap, whatever was requested before: the end of a cell is no paragraph.
-    pub fn replace(&mut self, gap: Gap) {
-        self.gap = gap;
-    }
-
     /// Ends a line; a second call in a row ends the paragraph.
     pub fn line_break(&mut self) {
         self.gap = if self.gap >= Gap::Line { Gap::Paragraph } else { Gap::Line };
     }
 
     /// Sets a mark in front of the next text.
-    pub fn item(&mut self, mark: &'static str) {
+    pub fn item(&mut self, mark: impl Into<String>) {
         self.end(Gap::Line);
-        self.mark = Some(mark);
+        self.mark = Some(mark.into());
+    }
+
+    /// Takes the gap back that was requested before the next text.
+    pub fn take_gap(&mut self) -> Gap {
+        std::mem::take(&mut self.gap)
+    }
+
+    /// Number of bytes that were written.
+    pub fn n_bytes(&self) -> usize {
+        self.out.len()
     }
 
     /// True if nothing was written yet.
@@ -97,7 +136,7 @@ impl Flow {
             });
         }
         self.gap = Gap::None;
-        self.out.push_str(self.mark.take().unwrap_or_default());
+        self.out.push_str(&self.mark.take().unwrap_or_default());
     }
 }
 
@@ -134,5 +173,20 @@ mod tests {
         flow.text("c");
         flow.verbatim(" d\n  e");
         assert_eq!(flow.finish(), "a\nb\n\nc d\n  e");
+    }
+
+    #[test]
+    fn flow_keeps_scripts_apart_from_the_next_digit() {
+        let mut flow = Flow::default();
+        for (text, script) in [("2", "10"), ("5 and 3", "1"), ("", "")] {
+            flow.text(text);
+            flow.script(Script::Raised, script);
+        }
+        flow.text("/");
+        flow.script(Script::Lowered, "2");
+        flow.text("8 H");
+        flow.script(Script::Lowered, "2");
+        flow.text("O");
+        assert_eq!(flow.finish(), "2^10 5 and 3 1/2 8 H2O");
     }
 }

@@ -1,0 +1,254 @@
+//! Main content of a page: the part that Readability finds, with the tables, lists and answers that it drops.
+//!
+//! ```text
+//! tree, each element numbered ──► Readability ──► numbers of what it keeps ──► the part around them, without side matter
+//! ```
+//! Invariant: None if the main content would lose most of the prose. Source: the rules of Mozilla's Readability, as
+//! implemented by `dom_smoothie`. Limits: [`limits::MAX_ARTICLE_ELEMENTS`].
+
+use std::collections::{HashMap, HashSet};
+
+use dom_query::{Document as Dom, NodeId, NodeRef};
+use dom_smoothie::{Config, Readability};
+
+use super::layout::text_within;
+use super::spacing;
+use super::visibility::is_heading_button;
+use crate::base::limits;
+
+/// Smallest share of the letters in paragraphs that the main content must keep.
+const ARTICLE_SHARE: f64 = 0.5;
+/// Deepest nesting of a page whose main content is looked for.
+const MAX_DEPTH: usize = 300;
+/// Attribute with the number of an element.
+const NUMBER: &str = "data-strata-number";
+/// Largest share of letters in links of a list that is no navigation.
+const MAX_LINK_SHARE: f64 = 0.5;
+/// Names in classes and ids of elements beside the content.
+const SIDE_NAMES: [&str; 24] = [
+    "nav",
+    "menu",
+    "breadcrumb",
+    "footer",
+    "sidebar",
+    "share",
+    "sharing",
+    "social",
+    "comment",
+    "related",
+    "promo",
+    "newsletter",
+    "subscribe",
+    "cookie",
+    "banner",
+    "advert",
+    "popup",
+    "modal",
+    "pagination",
+    "toolbar",
+    "recommend",
+    "sponsor",
+    "signup",
+    "login",
+];
+
+/// Text of the main content under its title; None if there is none.
+pub fn of(dom: &Dom, whole: &str) -> Option<String> {
+    let elements = numbered(dom)?;
+    let article = article(dom)?;
+    let found = Dom::from(article.content);
+    let numbers = found.select(&format!("[{NUMBER}]"));
+    let retained: HashSet<NodeId> =
+        numbers.nodes().iter().filter_map(|node| elements.get(node.attr(NUMBER)?.parse::<usize>().ok()?).copied()).collect();
+    let found_in = common_ancestor(dom, &retained)?;
+    let root = dom.body().unwrap_or(found_in);
+    let found_root = found.root();
+    let texts = found_root.descendants_it().filter(NodeRef::is_text).map(|node| node.text().trim().to_owned());
+    let skipped = side_matter(&root, &found_in, &Retained { elements: retained, texts: texts.collect() });
+    let main = text_within(dom, root, &skipped);
+    if (n_letters(&main) as f64) < n_prose_letters(dom, whole) as f64 * ARTICLE_SHARE {
+        return None;
+    }
+    let title = spacing::joined(&article.title).unwrap_or_else(|| article.title.trim().to_owned());
+    let is_title = |line: &str| without_spaces(line) == without_spaces(&title);
+    Some(match main.lines().take(3).any(is_title) || title.is_empty() {
+        true => main,
+        false => format!("{title}\n\n{main}"),
+    })
+}
+
+/// A letter-spaced title has lost the spaces between its words.
+fn without_spaces(text: &str) -> String {
+    text.split_whitespace().collect()
+}
+
+/// Title and HTML of the main content.
+struct Article {
+    title: String,
+    content: String,
+}
+
+fn article(dom: &Dom) -> Option<Article> {
+    let config = Config { max_elements_to_parse: limits::MAX_ARTICLE_ELEMENTS, ..Config::default() };
+    let article = Readability::with_document(dom.clone(), None, Some(config)).ok()?.parse().ok()?;
+    Some(Article { title: article.title, content: article.content.to_string() })
+}
+
+/// Numbers the elements, and returns them by number; None if there are too many, or if they are nested too deeply.
+fn numbered(dom: &Dom) -> Option<Vec<NodeId>> {
+    let elements: Vec<NodeRef<'_>> = dom.root().descendants_it().filter(NodeRef::is_element).collect();
+    let mut depths: HashMap<NodeId, usize> = HashMap::new();
+    for node in elements.iter().take(limits::MAX_ARTICLE_ELEMENTS) {
+        let depth = node.parent().and_then(|parent| depths.get(&parent.id)).map_or(0, |depth| depth + 1);
+        depths.insert(node.id, depth);
+    }
+    if elements.len() > limits::MAX_ARTICLE_ELEMENTS || depths.values().any(|depth| *depth > MAX_DEPTH) {
+        return None;
+    }
+    elements.iter().enumerate().for_each(|(i, node)| node.set_attr(NUMBER, &i.to_string()));
+    Some(elements.into_iter().map(|node| node.id).collect())
+}
+
+/// The smallest element around all of these.
+fn common_ancestor<'a>(dom: &'a Dom, retained: &HashSet<NodeId>) -> Option<NodeRef<'a>> {
+    let mut path: Option<Vec<NodeId>> = None;
+    for id in retained {
+        let node = dom.tree.get(id)?;
+        let mut own: Vec<NodeId> = node.ancestors_it(None).map(|node| node.id).collect();
+        own.reverse();
+        own.push(*id);
+        path = Some(match path {
+            None => own,
+            Some(path) => path.into_iter().zip(own).take_while(|(a, b)| a == b).map(|(a, _)| a).collect(),
+        });
+    }
+    dom.tree.get(path?.last()?)
+}
+
+/// What Readability keeps. It makes some elements anew, which are known by their texts.
+struct Retained {
+    elements: HashSet<NodeId>,
+    texts: HashSet<String>,
+}
+
+impl Retained {
+    /// True if most of the text of an element is retained.
+    fn has_text_of(&self, node: &NodeRef<'_>) -> bool {
+        let (mut n_all, mut n_retained) = (0, 0);
+        for text in node.descendants_it().filter(NodeRef::is_text) {
+            let text = text.text();
+            n_all += text.trim().len();
+            n_retained += if self.texts.contains(text.trim()) { text.trim().len() } else { 0 };
+        }
+        n_all > 0 && 2 * n_retained > n_all
+    }
+}
+
+/// Elements under the root that are beside the content.
+fn side_matter(root: &NodeRef<'_>, found_in: &NodeRef<'_>, retained: &Retained) -> HashSet<NodeId> {
+    // Ancestors of an element that is retained are retained, whatever they are called.
+    let mut around: HashSet<NodeId> = HashSet::new();
+    for node in root.descendants_it().filter(|node| retained.elements.contains(&node.id)) {
+        for parent in node.ancestors_it(None) {
+            if !around.insert(parent.id) {
+                break;
+            }
+        }
+    }
+    // Elements beside the part that was found must be more than text to be content.
+    let (mut skipped, mut open) = (HashSet::new(), vec![(*root, root.id == found_in.id)]);
+    while let Some((node, is_inside)) = open.pop() {
+        for child in node.children_it(false).filter(NodeRef::is_element) {
+            if retained.elements.contains(&child.id) || around.contains(&child.id) || retained.has_text_of(&child) {
+                open.push((child, is_inside || child.id == found_in.id));
+            } else if is_content(&child, is_inside) {
+                skipped.extend(child.descendants_it().filter(is_side_matter).map(|inner| inner.id));
+            } else if has_content(&child) {
+                open.push((child, true));
+            } else {
+                skipped.insert(child.id);
+            }
+        }
+    }
+    skipped
+}
+
+/// True for an element that is content although Readability drops it: text in the part that it finds, and what opens.
+fn is_content(node: &NodeRef<'_>, is_inside: bool) -> bool {
+    let is_text = || is_inside && (link_share(node) <= MAX_LINK_SHARE || is_in_main(node));
+    !is_side_matter(node) && (is_answer(node) || is_text())
+}
+
+/// True for an element with answers, tables or terms in it.
+fn has_content(node: &NodeRef<'_>) -> bool {
+    !is_side_matter(node) && node.descendants_it().any(|inner| is_answer(&inner) && !is_inside_side_matter(&inner, node))
+}
+
+/// True for answers that open, tables, terms and shadow trees, which are content wherever they stand.
+fn is_answer(node: &NodeRef<'_>) -> bool {
+    match &*node.node_name().unwrap_or_default() {
+        "button" => is_heading_button(node),
+        "details" | "template" | "dl" => true,
+        "table" => !is_layout(node),
+        _ => false,
+    }
+}
+
+/// True inside of what the page itself calls its main content.
+fn is_in_main(node: &NodeRef<'_>) -> bool {
+    let is_main = |parent: NodeRef<'_>| {
+        parent.has_name("main") || parent.has_name("article") || parent.attr("role").is_some_and(|role| &*role == "main")
+    };
+    node.ancestors_it(None).any(is_main)
+}
+
+fn is_inside_side_matter(node: &NodeRef<'_>, end: &NodeRef<'_>) -> bool {
+    node.ancestors_it(None).take_while(|parent| parent.id != end.id).any(|parent| is_side_matter(&parent))
+}
+
+/// True for navigation, headers, footers and what classes and ids call so.
+fn is_side_matter(node: &NodeRef<'_>) -> bool {
+    let name = node.node_name().unwrap_or_default();
+    let role = node.attr_or("role", "");
+    if matches!(&*name, "nav" | "header" | "footer" | "form" | "script" | "style" | "noscript")
+        || matches!(&*role, "navigation" | "banner" | "contentinfo" | "search" | "menu" | "menubar" | "toolbar")
+    {
+        return true;
+    }
+    let names = format!("{} {}", node.attr_or("class", ""), node.attr_or("id", "")).to_ascii_lowercase();
+    SIDE_NAMES.iter().any(|side| names.contains(side))
+}
+
+/// True for a table without rows of several cells.
+fn is_layout(table: &NodeRef<'_>) -> bool {
+    let has_table = table.descendants_it().any(|node| node.has_name("table"));
+    let is_wide =
+        |row: &NodeRef<'_>| row.element_children().iter().filter(|cell| cell.has_name("td") || cell.has_name("th")).count() > 1;
+    has_table || table.descendants_it().filter(|node| node.has_name("tr") && is_wide(node)).count() < 2
+}
+
+/// Share of the letters that are in links.
+fn link_share(node: &NodeRef<'_>) -> f64 {
+    let (mut n_all, mut n_linked) = (0, 0);
+    for text in node.descendants_it().filter(NodeRef::is_text) {
+        let n = n_letters(&text.text());
+        n_all += n;
+        n_linked += if text.ancestors_it(Some(4)).any(|parent| parent.has_name("a")) { n } else { 0 };
+    }
+    if n_all == 0 { 1.0 } else { f64::from(u32::try_from(n_linked).unwrap_or(u32::MAX)) / n_all as f64 }
+}
+
+/// Number of letters in the page's paragraphs, and at most of its text.
+fn n_prose_letters(dom: &Dom, whole: &str) -> usize {
+    let is_code = |node: &NodeRef<'_>| matches!(&*node.node_name().unwrap_or_default(), "script" | "style" | "noscript");
+    let texts = |node: &NodeRef<'_>| -> usize {
+        let shown = node.descendants_it().filter(|text| text.is_text() && !text.parent().is_some_and(|parent| is_code(&parent)));
+        shown.map(|text| n_letters(&text.text())).sum()
+    };
+    let n: usize = dom.select("p, pre").nodes().iter().map(texts).sum();
+    n.min(n_letters(whole))
+}
+
+fn n_letters(text: &str) -> usize {
+    text.chars().filter(|c| c.is_alphanumeric()).count()
+}
