@@ -1,0 +1,161 @@
+//! Lines: letters in drawing order to pieces of lines, and pieces on one baseline to lines.
+
+use super::glyph::Letter;
+
+/// A wider gap ends a column or a cell, ems.
+pub const COLUMN: f64 = 2.5;
+/// A longer step back begins a new piece; a shorter one is kerning or an accent, ems.
+const BACK: f64 = 0.6;
+/// Largest offset from the baseline on the same line, for superscripts and note marks, ems.
+pub const RAISED: f64 = 0.55;
+/// Number of earlier lines that text of a form field is compared with.
+const FLOAT_LINES: usize = 4000;
+
+/// A line: numbers of letters, grouped in pieces that were drawn in one go.
+#[derive(Debug, Clone, Default)]
+pub struct Line {
+    /// letters of each piece, in drawing order
+    pub pieces: Vec<Vec<usize>>,
+    /// see [`Letter::axis`]
+    pub axis: usize,
+    /// see [`Letter::below`]
+    pub below: f64,
+    /// start of the leftmost letter
+    pub start: f64,
+    /// end of the rightmost letter
+    pub end: f64,
+    /// largest em size
+    pub size: f64,
+    /// em size of the first letter
+    pub first_size: f64,
+    /// true if a paragraph begins here, whatever the distance
+    pub begins_block: bool,
+}
+
+impl Line {
+    /// Line of some letters, which are one piece.
+    pub fn of(piece: Vec<usize>, letters: &[Letter]) -> Line {
+        let mut line = Line { start: f64::INFINITY, end: f64::NEG_INFINITY, ..Line::default() };
+        line.push(piece, letters);
+        line
+    }
+
+    /// Adds a piece.
+    pub fn push(&mut self, piece: Vec<usize>, letters: &[Letter]) {
+        for letter in piece.iter().filter_map(|i| letters.get(*i)) {
+            self.take(letter);
+        }
+        self.pieces.push(piece);
+    }
+
+    fn take(&mut self, letter: &Letter) {
+        if self.start == f64::INFINITY {
+            self.first_size = letter.size;
+        }
+        self.axis = letter.axis;
+        // The baseline is that of the largest letters.
+        if letter.size > self.size * 1.02 {
+            (self.size, self.below) = (letter.size, letter.below);
+        }
+        self.start = self.start.min(letter.start);
+        self.end = self.end.max(letter.end);
+    }
+
+    fn is_beside(&self, other: &Line) -> bool {
+        let size = self.size.max(other.size);
+        let overlap = self.end.min(other.end) - self.start.max(other.start);
+        self.axis == other.axis && (self.below - other.below).abs() <= RAISED * size && overlap <= BACK * self.size.min(other.size)
+    }
+
+    /// Letters of the line in visual order, cut at wide gaps.
+    pub fn cells<'a>(&self, letters: &'a [Letter]) -> Vec<Vec<&'a Letter>> {
+        let mut pieces: Vec<Vec<&Letter>> =
+            self.pieces.iter().map(|piece| piece.iter().filter_map(|i| letters.get(*i)).collect()).collect();
+        if pieces.iter().flatten().any(|letter| super::bidi::has_rtl(&letter.text)) {
+            let mut all: Vec<&Letter> = pieces.into_iter().flatten().collect();
+            all.sort_by(|a, b| (a.start + a.end).total_cmp(&(b.start + b.end)));
+            pieces = vec![all];
+        } else {
+            let start = |piece: &[&Letter]| piece.first().map_or(0.0, |letter| letter.start);
+            pieces.sort_by(|a, b| start(a).total_cmp(&start(b)));
+        }
+        let mut cells: Vec<Vec<&Letter>> = Vec::new();
+        let mut end = f64::NEG_INFINITY;
+        for letter in pieces.into_iter().flatten() {
+            match cells.last_mut() {
+                Some(cell) if letter.start - end <= COLUMN * letter.size.max(cell.last().map_or(0.0, |l| l.size)) => cell.push(letter),
+                _ => cells.push(vec![letter]),
+            }
+            end = if letter.is_space() && letter.end < end { end } else { letter.end };
+        }
+        cells
+    }
+}
+
+/// Lines of a page in drawing order.
+pub fn lines(letters: &[Letter]) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for piece in pieces(letters) {
+        let floats = piece.first().and_then(|i| letters.get(*i)).is_some_and(|letter| letter.floats);
+        let line = Line::of(piece, letters);
+        let n_tried = if floats { FLOAT_LINES } else { 1 };
+        match lines.iter_mut().rev().take(n_tried).find(|other| other.is_beside(&line)) {
+            Some(other) => line.pieces.into_iter().for_each(|piece| other.push(piece, letters)),
+            None => lines.push(line),
+        }
+    }
+    lines
+}
+
+/// Pieces: letters that follow each other along a baseline.
+fn pieces(letters: &[Letter]) -> Vec<Vec<usize>> {
+    let mut pieces: Vec<Vec<usize>> = Vec::new();
+    let mut pen: Option<Pen> = None;
+    for (i, letter) in letters.iter().enumerate() {
+        match &mut pen {
+            Some(pen) if pen.continues(letter) => {
+                pen.advance(letter);
+                if let Some(piece) = pieces.last_mut() {
+                    piece.push(i);
+                }
+            }
+            _ => {
+                pieces.push(vec![i]);
+                pen = Some(Pen::at(letter));
+            }
+        }
+    }
+    pieces
+}
+
+/// End of the last letter of a piece.
+struct Pen {
+    end: f64,
+    below: f64,
+    size: f64,
+    axis: usize,
+    floats: bool,
+}
+
+impl Pen {
+    fn at(letter: &Letter) -> Pen {
+        Pen { end: letter.end, below: letter.below, size: letter.size, axis: letter.axis, floats: letter.floats }
+    }
+
+    fn continues(&self, letter: &Letter) -> bool {
+        let size = self.size.max(letter.size);
+        let gap = (letter.start - self.end) / size;
+        (self.axis, self.floats) == (letter.axis, letter.floats)
+            && (letter.below - self.below).abs() <= RAISED * size
+            && (-BACK..=COLUMN).contains(&gap)
+    }
+
+    fn advance(&mut self, letter: &Letter) {
+        // A superscript moves the pen along the line, not off it.
+        if letter.size >= self.size * 0.9 {
+            self.below = letter.below;
+        }
+        self.end = letter.end;
+        self.size = self.size.max(letter.size);
+    }
+}
