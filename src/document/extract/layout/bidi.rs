@@ -51,7 +51,7 @@ impl Page {
         self.n_rtl > self.n_ltr
     }
 
-    /// True if right-to-left words stand on the page from left to right, as by a program that knows no such script. Letters
+    /// True if right-to-left words stand on the page from left to right, as by a program without support of such scripts. Letters
     /// that only end a word, and the Arabic article, tell.
     pub fn is_rtl_drawn_in_logical_order<'a>(self, cells: impl Iterator<Item = &'a Vec<&'a Letter>>) -> bool {
         if self.n_rtl == 0 {
@@ -59,7 +59,8 @@ impl Page {
         }
         let (mut n_visual, mut n_logical) = (0, 0);
         for cell in cells {
-            let letters: Vec<char> = cell.iter().flat_map(|letter| letter.text.nfkc()).filter(|c| !is_combining_mark(*c)).collect();
+            let letters: Vec<char> =
+                cell.iter().flat_map(|letter| letter.text.nfkc()).filter(|c| !is_combining_mark(*c)).collect();
             for word in letters.split(|c| !is_rtl(*c)).filter(|word| word.len() > 1) {
                 let (Some(left), Some(right)) = (word.first(), word.last()) else { continue };
                 n_visual += usize::from(ends_word(*left)) + usize::from(word.ends_with(&['\u{644}', '\u{627}']));
@@ -116,7 +117,8 @@ fn reordered(clusters: Vec<String>, is_rtl_page: bool) -> String {
     let is_rtl_line = n(is_rtl) > n(is_ltr) || (is_rtl_page && clusters.iter().rev().find_map(|t| strong(t)) == Some(true));
     let level = if is_rtl_line { Level::rtl() } else { Level::ltr() };
     // One character for each cluster, so that levels of characters are levels of clusters.
-    let classes: String = clusters.iter().map(|text| text.chars().find(|c| is_rtl(*c)).or(text.chars().next()).unwrap_or(' ')).collect();
+    let classes: String =
+        clusters.iter().map(|text| text.chars().find(|c| is_rtl(*c)).or(text.chars().next()).unwrap_or(' ')).collect();
     let info = BidiInfo::new(&classes, Some(level));
     let levels: Vec<u8> = classes.char_indices().map(|(at, _)| info.levels.get(at).map_or(0, |level| level.number())).collect();
     let mut order: Vec<usize> = (0..clusters.len()).collect();

@@ -1,5 +1,6 @@
 //! Lines: letters in drawing order to pieces of lines, and pieces on one baseline to lines.
 
+use super::bidi::has_rtl;
 use super::glyph::Letter;
 
 /// A wider gap ends a column or a cell, ems.
@@ -28,6 +29,8 @@ pub struct Line {
     pub size: f64,
     /// em size of the first letter
     pub first_size: f64,
+    /// see [`Letter::floats`]
+    pub floats: bool,
     /// true if a paragraph begins here, whatever the distance
     pub begins_block: bool,
 }
@@ -53,6 +56,7 @@ impl Line {
             self.first_size = letter.size;
         }
         self.axis = letter.axis;
+        self.floats |= letter.floats;
         // The baseline is that of the largest letters.
         if letter.size > self.size * 1.02 {
             (self.size, self.below) = (letter.size, letter.below);
@@ -61,29 +65,58 @@ impl Line {
         self.end = self.end.max(letter.end);
     }
 
-    fn is_beside(&self, other: &Line) -> bool {
-        let size = self.size.max(other.size);
+    /// True if `other`, which was drawn later, goes on in this line. Only text of form fields and from right to left goes back.
+    fn is_beside(&self, other: &Line, letters: &[Letter]) -> bool {
+        if self.axis != other.axis || (self.below - other.below).abs() > RAISED * self.size.max(other.size) {
+            return false;
+        }
+        if other.floats {
+            // A box may stand in a gap of the line.
+            let over = |letter: &Letter| letter.end.min(other.end) - letter.start.max(other.start) > BACK * letter.size;
+            let mut numbers = self.pieces.iter().flatten();
+            return !numbers.any(|i| letters.get(*i).is_some_and(|letter| !letter.is_space() && over(letter)));
+        }
+        let goes_back = other.start < self.end - BACK * self.size.min(other.size);
+        if goes_back && !(self.has_rtl(letters) || other.has_rtl(letters)) {
+            return false;
+        }
+        let size = self.size.min(other.size);
         let overlap = self.end.min(other.end) - self.start.max(other.start);
-        self.axis == other.axis && (self.below - other.below).abs() <= RAISED * size && overlap <= BACK * self.size.min(other.size)
+        overlap <= BACK * size
+    }
+
+    /// Distance from the end of one line to the start of the other; less than 0 if one stands in a gap of the other.
+    fn distance(&self, other: &Line) -> f64 {
+        (other.start - self.end).max(self.start - other.end)
+    }
+
+    fn has_rtl(&self, letters: &[Letter]) -> bool {
+        self.pieces.iter().flatten().filter_map(|i| letters.get(*i)).any(|letter| has_rtl(&letter.text))
     }
 
     /// Letters of the line in visual order, cut at wide gaps.
     pub fn cells<'a>(&self, letters: &'a [Letter]) -> Vec<Vec<&'a Letter>> {
-        let mut pieces: Vec<Vec<&Letter>> =
-            self.pieces.iter().map(|piece| piece.iter().filter_map(|i| letters.get(*i)).collect()).collect();
-        if pieces.iter().flatten().any(|letter| super::bidi::has_rtl(&letter.text)) {
-            let mut all: Vec<&Letter> = pieces.into_iter().flatten().collect();
+        let of = |piece: &Vec<usize>| piece.iter().filter_map(|i| letters.get(*i)).collect::<Vec<&Letter>>();
+        let start = |piece: &[&Letter]| piece.first().map_or(0.0, |letter| letter.start);
+        let (mut pieces, mut floating): (Vec<_>, Vec<_>) =
+            self.pieces.iter().map(of).partition(|piece| piece.iter().any(|letter| !letter.floats));
+        pieces.sort_by(|a, b| start(a).total_cmp(&start(b)));
+        let mut all: Vec<&Letter> = pieces.into_iter().flatten().collect();
+        if all.iter().any(|letter| has_rtl(&letter.text)) {
             all.sort_by(|a, b| (a.start + a.end).total_cmp(&(b.start + b.end)));
-            pieces = vec![all];
-        } else {
-            let start = |piece: &[&Letter]| piece.first().map_or(0.0, |letter| letter.start);
-            pieces.sort_by(|a, b| start(a).total_cmp(&start(b)));
+        }
+        floating.sort_by(|a, b| start(a).total_cmp(&start(b)));
+        for piece in floating {
+            let place = all.iter().position(|letter| !letter.is_space() && letter.start >= start(&piece)).unwrap_or(all.len());
+            all.splice(place..place, piece);
         }
         let mut cells: Vec<Vec<&Letter>> = Vec::new();
         let mut end = f64::NEG_INFINITY;
-        for letter in pieces.into_iter().flatten() {
+        for letter in all {
             match cells.last_mut() {
-                Some(cell) if letter.start - end <= COLUMN * letter.size.max(cell.last().map_or(0.0, |l| l.size)) => cell.push(letter),
+                Some(cell) if letter.start - end <= COLUMN * letter.size.max(cell.last().map_or(0.0, |l| l.size)) => {
+                    cell.push(letter)
+                }
                 _ => cells.push(vec![letter]),
             }
             end = if letter.is_space() && letter.end < end { end } else { letter.end };
@@ -99,7 +132,8 @@ pub fn lines(letters: &[Letter]) -> Vec<Line> {
         let floats = piece.first().and_then(|i| letters.get(*i)).is_some_and(|letter| letter.floats);
         let line = Line::of(piece, letters);
         let n_tried = if floats { FLOAT_LINES } else { 1 };
-        match lines.iter_mut().rev().take(n_tried).find(|other| other.is_beside(&line)) {
+        let beside = lines.iter_mut().rev().take(n_tried).filter(|other| other.is_beside(&line, letters));
+        match beside.min_by(|a, b| a.distance(&line).total_cmp(&b.distance(&line))) {
             Some(other) => line.pieces.into_iter().for_each(|piece| other.push(piece, letters)),
             None => lines.push(line),
         }

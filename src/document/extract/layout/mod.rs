@@ -19,7 +19,6 @@ mod tables;
 mod words;
 
 pub use glyph::{Glyph, UNKNOWN};
-pub use readable::readable;
 
 use glyph::{Letter, letters};
 use lines::{Line, lines};

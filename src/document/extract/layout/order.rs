@@ -27,16 +27,17 @@ pub fn reading_order(lines: Vec<Line>, letters: &[Letter], is_rtl: bool) -> Vec<
     let mut out = Vec::with_capacity(lines.len());
     let mut from = 0;
     while let Some(line) = lines.get(from) {
-        match columns_at(&rows, from) {
-            Some((n, starts)) => {
-                out.extend(columns(&rows, from..from + n, &starts, letters, is_rtl));
-                from += n;
-            }
-            None => {
-                out.push(line.clone());
-                from += 1;
-            }
+        let Some((n, starts)) = columns_at(&rows, from) else {
+            out.push(line.clone());
+            from += 1;
+            continue;
+        };
+        let region = from..from + n;
+        match columns(rows.get(region.clone()).unwrap_or_default(), &starts, letters, is_rtl) {
+            Some(columns) => out.extend(columns),
+            None => out.extend_from_slice(lines.get(region).unwrap_or_default()),
         }
+        from += n;
     }
     out
 }
@@ -153,7 +154,8 @@ fn extent(rows: &[Row], start: f64) -> usize {
         let follows = before.is_none_or(|before| {
             before.axis == row.axis && (0.0..=NEXT_LINE * before.size.max(row.size)).contains(&(row.below - before.below))
         });
-        let in_columns = row.leaves_free(start) && row.parts.first().is_some_and(|(_, from, _)| *from < start || row.parts.len() == 1);
+        let in_columns =
+            row.leaves_free(start) && row.parts.first().is_some_and(|(_, from, _)| *from < start || row.parts.len() == 1);
         if !follows || !in_columns {
             break;
         }
@@ -165,9 +167,8 @@ fn extent(rows: &[Row], start: f64) -> usize {
     n
 }
 
-/// Lines of a region, column by column if they are prose; otherwise row by row.
-fn columns(rows: &[Row], region: std::ops::Range<usize>, starts: &[f64], letters: &[Letter], is_rtl: bool) -> Vec<Line> {
-    let rows = rows.get(region).unwrap_or_default();
+/// Lines of a region, column by column; None if they are rows of a table.
+fn columns(rows: &[Row], starts: &[f64], letters: &[Letter], is_rtl: bool) -> Option<Vec<Line>> {
     let column_of = |start: f64, size: f64| starts.iter().filter(|edge| start >= **edge - ALIGNED * size).count();
     let mut cells: Vec<Vec<Line>> = vec![Vec::new(); starts.len() + 1];
     for row in rows {
@@ -181,22 +182,16 @@ fn columns(rows: &[Row], region: std::ops::Range<usize>, starts: &[f64], letters
             cells.push(Line::of(column, letters));
         }
     }
-    if cells.iter().all(|column| is_prose(column, letters)) {
-        if is_rtl {
-            cells.reverse();
-        }
-        for column in &mut cells {
-            if let Some(first) = column.first_mut() {
-                first.begins_block = true;
-            }
-        }
-        return cells.into_iter().flatten().collect();
+    if !cells.iter().all(|column| is_prose(column, letters)) {
+        return None;
     }
-    rows.iter()
-        .map(|row| {
-            let mut line = Line { start: f64::INFINITY, end: f64::NEG_INFINITY, ..Line::default() };
-            row.parts.iter().for_each(|(part, _, _)| line.push(part.clone(), letters));
-            line
-        })
-        .collect()
+    if is_rtl {
+        cells.reverse();
+    }
+    for column in &mut cells {
+        if let Some(first) = column.first_mut() {
+            first.begins_block = true;
+        }
+    }
+    Some(cells.into_iter().flatten().collect())
 }

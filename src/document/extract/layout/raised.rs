@@ -21,7 +21,8 @@ pub fn marked<'a>(cell: &[&'a Letter], spaces: &[bool]) -> Vec<Item<'a>> {
     let mut items: Vec<Item<'a>> = Vec::with_capacity(cell.len() * 5 / 4);
     let mut base: Option<&Letter> = None;
     let mut raised: Vec<usize> = Vec::new();
-    let letters: Vec<(usize, &'a Letter)> = cell.iter().enumerate().filter(|(_, l)| !l.is_space()).map(|(i, l)| (i, *l)).collect();
+    let letters: Vec<(usize, &'a Letter)> =
+        cell.iter().enumerate().filter(|(_, l)| !l.is_space()).map(|(i, l)| (i, *l)).collect();
     let largest = letters.iter().map(|(_, letter)| letter.size).fold(0.0, f64::max);
     for (n, (i, letter)) in letters.iter().enumerate() {
         let has_space = spaces.get(*i).copied().unwrap_or(false);
@@ -83,7 +84,8 @@ fn marks(token: &str, run: &str, next: Option<char>) -> (&'static str, &'static 
     let tail = |test: fn(char) -> bool| token.trim_end_matches(test).len();
     let number = token.get(tail(|c| c.is_ascii_digit() || matches!(c, '.' | ','))..).unwrap_or_default();
     let word = token.get(tail(char::is_alphabetic)..).unwrap_or_default();
-    let is_number = run.trim_start_matches(is_sign).chars().all(|c| c.is_ascii_digit()) && run.ends_with(|c: char| c.is_ascii_digit());
+    let is_number =
+        run.trim_start_matches(is_sign).chars().all(|c| c.is_ascii_digit()) && run.ends_with(|c: char| c.is_ascii_digit());
     let is_notes = run.starts_with(|c: char| c.is_ascii_digit())
         && run.chars().all(|c| c.is_ascii_digit() || matches!(c, ',' | '-' | '\u{2013}'));
     let n_letters = word.chars().count();
@@ -104,7 +106,6 @@ fn marks(token: &str, run: &str, next: Option<char>) -> (&'static str, &'static 
     let is_letter = run.chars().count() == 1 && run.chars().all(|c| c.is_ascii_lowercase());
     let ends_word = !next.is_some_and(char::is_alphanumeric);
     match () {
-        () if !run.chars().any(char::is_alphanumeric) && n_letters > 0 => POWER,
         () if is_letter && ends_word && n_letters >= 3 && word.chars().any(char::is_lowercase) => NOTE,
         () if is_letter && ends_word && (number == "10" || (n_letters == 1 && word == token)) => POWER,
         () => NONE,
@@ -139,7 +140,7 @@ mod tests {
             ("", "7", "[7]"),
             ("e", "x", "e^x"),
             ("Ca", "2+", "Ca2+"),
-            ("Na", "+", "Na^+"),
+            ("Na", "+", "Na+"),
             ("1", "st", "1st"),
             ("M", "lle", "Mlle"),
             ("Smith", "a", "Smith[a]"),

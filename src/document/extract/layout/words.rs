@@ -24,7 +24,11 @@ pub fn spaces(cell: &[&Letter]) -> Vec<bool> {
     let joins_spaces = is_spaced_by_spaces(&pairs, &letters);
     let limit = threshold(&pairs, joins_spaces);
     for pair in &pairs {
-        let limit = if pair.is_ideographic { limit.max(SPACE_IDEOGRAPHS) } else { limit };
+        let limit = match () {
+            () if pair.is_ideographic => limit.max(SPACE_IDEOGRAPHS),
+            () if pair.are_marks => SPACE,
+            () => limit,
+        };
         if let Some(out) = out.get_mut(pair.second) {
             *out = (pair.has_space && !joins_spaces) || pair.gap > limit;
         }
@@ -42,6 +46,8 @@ struct Pair {
     has_space: bool,
     /// true if both are of a script without spaces
     is_ideographic: bool,
+    /// true if both are marks, such as the points of a leader, whose gaps are their own
+    are_marks: bool,
     /// true if both are digits
     are_digits: bool,
 }
@@ -56,6 +62,7 @@ impl Pair {
             gap: (b.start - a.end) / size,
             has_space: *j > i + 1,
             is_ideographic: is(is_ideograph),
+            are_marks: is(|c| !c.is_alphanumeric()),
             are_digits: is(|c| c.is_ascii_digit()),
         })
     }
@@ -63,7 +70,7 @@ impl Pair {
 
 /// Gap above which a space is seen.
 fn threshold(pairs: &[Pair], joins_spaces: bool) -> f64 {
-    let measured = pairs.iter().filter(|pair| joins_spaces || !pair.has_space);
+    let measured = pairs.iter().filter(|pair| (joins_spaces || !pair.has_space) && !pair.are_marks);
     let mut gaps: Vec<f64> = measured.map(|pair| pair.gap).collect();
     gaps.sort_by(f64::total_cmp);
     let (n, has_spaces) = (gaps.len(), pairs.iter().any(|pair| pair.has_space) && !joins_spaces);
@@ -124,7 +131,15 @@ mod tests {
                 at += word * 10.0;
                 continue;
             }
-            letters.push(Letter { text: c.to_string(), start: at, end: at + 5.0, below: 0.0, size: 10.0, axis: 0, floats: false });
+            letters.push(Letter {
+                text: c.to_string(),
+                start: at,
+                end: at + 5.0,
+                below: 0.0,
+                size: 10.0,
+                axis: 0,
+                floats: false,
+            });
             at += 5.0 + between * 10.0;
         }
         let cell: Vec<&Letter> = letters.iter().collect();

@@ -4,7 +4,7 @@
 //! annotation ──► appearance stream, drawn ──► glyphs;  no text in it ──► value of the field, placed in its box
 //!            └──► a comment ──► note under the page
 //! ```
-//! Source: ISO 32000-2 §12.5.5 (appearance streams), §12.7.4 (field types).
+//! Source: ISO 32000-2, 12.5.5 (appearance streams), 12.7.4 (field types).
 
 use hayro_interpret::hayro_syntax::content::TypedIter;
 use hayro_interpret::hayro_syntax::object::{Array, Dict, Name, Object, Rect as PdfRect, Stream, String as PdfString};
@@ -27,7 +27,13 @@ const PUSH_BUTTON: u32 = 1 << 16;
 const PASSWORD: u32 = 1 << 13;
 
 /// Draws the annotations of a page; returns the texts of its comments.
-pub fn draw<'a>(page: &Page<'a>, xref: &'a XRef, cache: &InterpreterCache<'a>, reader: &mut PageReader<'_, 'a>, edges: Rect) -> Vec<String> {
+pub fn draw<'a>(
+    page: &Page<'a>,
+    xref: &'a XRef,
+    cache: &InterpreterCache<'a>,
+    reader: &mut PageReader<'_, 'a>,
+    edges: Rect,
+) -> Vec<String> {
     let Some(annotations) = page.raw().get::<Array<'a>>(b"Annots") else { return Vec::new() };
     let form = xref.get::<Dict<'a>>(xref.root_id()).and_then(|catalog| catalog.get::<Dict<'a>>(b"AcroForm"));
     let is_stale = form.as_ref().and_then(|form| form.get::<bool>(b"NeedAppearances")).unwrap_or(false);
@@ -81,6 +87,8 @@ impl<'a> Drawing<'_, 'a> {
                 }
             }
             _ => {
+                // What stands on a button belongs to no line.
+                reader.floats = false;
                 self.appearance(field, reader);
             }
         }
@@ -104,7 +112,8 @@ impl<'a> Drawing<'_, 'a> {
         let (Ok(content), Some(bounds)) = (stream.decoded_data(), form.get::<[f64; 4]>(b"BBox")) else { return };
         let matrix = Affine::new(form.get::<[f64; 6]>(b"Matrix").unwrap_or([1.0, 0.0, 0.0, 1.0, 0.0, 0.0]));
         let bounds = matrix.transform_rect_bbox(Rect::new(bounds[0], bounds[1], bounds[2], bounds[3]).abs());
-        let scale = [rect.width() / bounds.width(), rect.height() / bounds.height()].map(|s| if s.is_finite() && s > 0.0 { s } else { 1.0 });
+        let scale = [rect.width() / bounds.width(), rect.height() / bounds.height()]
+            .map(|s| if s.is_finite() && s > 0.0 { s } else { 1.0 });
         let moved = [rect.x0 - scale[0] * bounds.x0, rect.y0 - scale[1] * bounds.y0];
         let at = Affine::new([scale[0], 0.0, 0.0, scale[1], moved[0], moved[1]]) * matrix;
         reader.visit_form(stream);
@@ -112,7 +121,12 @@ impl<'a> Drawing<'_, 'a> {
         let mut context = Context::new(at, self.edges, self.cache, self.xref, settings);
         let resources = form.get::<Dict<'a>>(b"Resources").map(Resources::new);
         reader.push_clip(rect.to_path(0.1).bounding_box());
-        interpret(TypedIter::new(content.as_ref()), resources.as_ref().unwrap_or_else(|| self.page.resources()), &mut context, reader);
+        interpret(
+            TypedIter::new(content.as_ref()),
+            resources.as_ref().unwrap_or_else(|| self.page.resources()),
+            &mut context,
+            reader,
+        );
         reader.pop_clip();
     }
 

@@ -1,6 +1,6 @@
 //! Bookmarks: titles of chapters by the pages that they lead to.
 //!
-//! Source: ISO 32000-2 §12.3.3 (outline), §12.3.2 (destinations), §7.9.6 (name trees).
+//! Source: ISO 32000-2, 12.3.3 (outline), 12.3.2 (destinations), 7.9.6 (name trees).
 
 use std::collections::{HashMap, HashSet};
 

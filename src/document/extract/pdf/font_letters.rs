@@ -4,7 +4,7 @@
 //! code ──► ToUnicode, as far as it can be read ──► encoding of a CJK collection: CID ──► Unicode
 //!          └──► names of glyphs with a number ──► table of the embedded TrueType font, backwards
 //! ```
-//! Source: ISO 32000-2 §9.10.2; Adobe collections by hayro-cmap.
+//! Source: ISO 32000-2, 9.10.2; Adobe collections by hayro-cmap.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ const MAX_GLYPHS: usize = 1 << 17;
 #[derive(Default)]
 pub struct FontLetters {
     to_unicode: ToUnicode,
-    /// true if the ToUnicode table is named and says that codes are Unicode
+    /// true if the ToUnicode table is a name that makes codes Unicode
     is_unicode: bool,
     cid: Option<CidLetters>,
     /// characters by codes, from the names of glyphs

@@ -44,7 +44,10 @@ impl<'a> Fonts<'a> {
                 Some(object) => self.seen.insert(object.into()),
                 None => true,
             };
-            if is_new && self.fonts.len() < MAX_FONTS && let Some(font) = resources.get_font(&name) {
+            if is_new
+                && self.fonts.len() < MAX_FONTS
+                && let Some(font) = resources.get_font(&name)
+            {
                 self.add(font, depth);
             }
         }
@@ -98,13 +101,16 @@ impl<'a> Fonts<'a> {
             Glyph::Outline(outline) => outline.font_data().and_then(|data| data.postscript_name),
             Glyph::Type3(_) => None,
         };
-        let signs = text?.chars().map(|c| if is_private(c) { sign(c, font.as_deref()) } else { Some(c) }).collect::<Option<String>>();
+        let signs =
+            text?.chars().map(|c| if is_private(c) { sign(c, font.as_deref()) } else { Some(c) }).collect::<Option<String>>();
         signs.filter(|text| !text.is_empty() && !text.contains('\0'))
     }
 
     fn look_up(&mut self, glyph: &Glyph<'_>, only_broken: bool) -> Option<String> {
         let key = match glyph {
-            Glyph::Outline(outline) => outline.identifier().cache_key() ^ u128::from(outline.advance_width().unwrap_or(0.0).to_bits()),
+            Glyph::Outline(outline) => {
+                outline.identifier().cache_key() ^ u128::from(outline.advance_width().unwrap_or(0.0).to_bits())
+            }
             Glyph::Type3(glyph) => u128::from(glyph.advance_width().unwrap_or(0.0).to_bits()),
         };
         let key = (key ^ (u128::from(only_broken) << 64), glyph.char_code());

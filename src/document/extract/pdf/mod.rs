@@ -5,7 +5,7 @@
 //!                        └──► bookmarks ──► titles      └──► comments, form values
 //! ```
 //! Invariants: 1. Part i is page i + 1 of the file, even if empty. 2. A note reports pages that cannot be read; other pages
-//! are unaffected. 3. What nobody sees is left out and counted, unless it is all that the page has, or recognised text of
+//! are unaffected. 3. Invisible text is left out and counted, unless it is all that the page has, or recognized text of
 //! a scan. Limits: [`limits::MAX_DOCUMENT_PAGES`], [`page::MAX_PAGE_GLYPHS`]. Source: ISO 32000-2; characters by
 //! hayro-interpret.
 
@@ -76,7 +76,13 @@ fn load_error(error: LoadPdfError) -> ExtractError {
 }
 
 /// Text of a page, and of the comments on it.
-fn read_page<'a>(page: &Page<'a>, pdf: &'a Pdf, cache: &InterpreterCache<'a>, fonts: &mut Fonts<'a>, totals: &mut Totals) -> String {
+fn read_page<'a>(
+    page: &Page<'a>,
+    pdf: &'a Pdf,
+    cache: &InterpreterCache<'a>,
+    fonts: &mut Fonts<'a>,
+    totals: &mut Totals,
+) -> String {
     let edges = edges(page);
     fonts.visit(page.resources(), 0);
     let mut reader = PageReader::new(fonts, edges);
@@ -100,7 +106,7 @@ fn read_page<'a>(page: &Page<'a>, pdf: &'a Pdf, cache: &InterpreterCache<'a>, fo
     }
     let has_text = |glyphs: &[Glyph]| glyphs.iter().any(|glyph| !glyph.text.trim().is_empty());
     if is_scan && has_text(&unpainted) {
-        totals.n_recognised += 1;
+        totals.n_recognized += 1;
     } else if !has_text(&seen) && has_text(&unpainted) {
         seen = unpainted;
         totals.n_hidden_pages += 1;

@@ -80,7 +80,12 @@ impl<'f, 'a> PageReader<'f, 'a> {
                 *is_written = true;
                 text.clone()
             }
-            None => self.fonts.text(glyph).unwrap_or_else(|| UNKNOWN.to_string()),
+            None => match self.fonts.text(glyph) {
+                Some(text) => text,
+                // What draws nothing is no letter.
+                None if matches!(glyph, PdfGlyph::Outline(outline) if outline.outline().is_empty()) => return,
+                None => UNKNOWN.to_string(),
+            },
         };
         let glyph = Glyph { text, origin: [x, y], direction, size, advance: advance * scale, floats: self.floats };
         let hidden = match () {

@@ -1,6 +1,6 @@
 //! Text strings of PDF dictionaries: PDFDocEncoding, UTF-16 or UTF-8.
 //!
-//! Source: ISO 32000-2 §7.9.2.2 and annex D.2.
+//! Source: ISO 32000-2, 7.9.2.2 and annex D.2.
 
 /// PDFDocEncoding from 0x18 to 0x1F.
 const LOW: &str = "˘ˇˆ˙˝˛˚˜";

@@ -1,6 +1,6 @@
 //! ToUnicode tables, read as far as they can be read: a stray bracket or an open dictionary costs nothing but itself.
 //!
-//! Source: ISO 32000-2 §9.10.3; Adobe Technical Note 5014.
+//! Source: ISO 32000-2, 9.10.3; Adobe Technical Note 5014.
 
 use std::collections::BTreeMap;
 
@@ -183,7 +183,9 @@ impl<'a> Iterator for Tokens<'a> {
                     self.skip(1);
                 }
                 _ => {
-                    let is_part = |b: &u8| !b.is_ascii_whitespace() && !matches!(b, 0 | b'<' | b'>' | b'[' | b']' | b'(' | b')' | b'%' | b'{' | b'}');
+                    let is_part = |b: &u8| {
+                        !b.is_ascii_whitespace() && !matches!(b, 0 | b'<' | b'>' | b'[' | b']' | b'(' | b')' | b'%' | b'{' | b'}')
+                    };
                     let n = self.data.iter().take_while(|b| is_part(b)).count();
                     return Some(Token::Word(self.skip(n.max(1))));
                 }
@@ -224,7 +226,8 @@ mod tests {
     fn broken_tables_lose_only_what_is_broken() {
         let stray = "1 beginbfrange <01> <01> [<0041>] <02> <02> <0042>] <03> <03> [<0043>] endbfrange";
         assert_eq!(text(stray, &[1, 2, 3]), some(&["A", "B", "C"]));
-        let open = "/CIDSystemInfo << /Registry (Adobe) /Ordering (UCS) > def 1 beginbfchar <01> <0041> <02> <zz> <03> <0043> endbfchar";
+        let open =
+            "/CIDSystemInfo << /Registry (Adobe) /Ordering (UCS) > def 1 beginbfchar <01> <0041> <02> <zz> <03> <0043> endbfchar";
         assert_eq!(text(open, &[1]), some(&["A"]));
         let unclosed = "2 beginbfrange <01> <03> [<0041> <0042> <0043> endbfrange 1 beginbfchar <09> <005A>";
         assert_eq!(text(unclosed, &[1, 3, 9]), some(&["A", "C", "Z"]));

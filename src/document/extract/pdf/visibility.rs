@@ -1,6 +1,6 @@
 //! Visibility: which text of a page a reader sees.
 //!
-//! Invariants: 1. Text is hidden only if that is sure: a clip, the edge of the page, or one flat colour behind and before it.
+//! Invariants: 1. Text is hidden only if that is sure: a clip, the edge of the page, or one flat color behind and before it.
 //! Limits: [`MAX_AREAS`].
 
 use hayro_interpret::kurbo::{Point, Rect};
@@ -9,27 +9,27 @@ use hayro_interpret::kurbo::{Point, Rect};
 const MAX_AREAS: usize = 4000;
 /// Smallest area that can hide or carry a letter, square points.
 const MIN_AREA: f64 = 8.0;
-/// Largest difference of colours that nobody sees, of 1.
+/// Largest invisible difference of colors, of 1.
 const SAME_COLOR: f32 = 0.02;
 /// Share of the page that a picture of a scanned page covers, at least.
 const SCAN_SHARE: f64 = 0.55;
 
-/// Reason that nobody sees a letter.
+/// Reason that a letter is invisible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hidden {
-    /// clipped, off the page or in the colour behind it
+    /// clipped, off the page or in the color behind it
     Unseen,
     /// not painted, as the text that recognition lays over a scan
     NotPainted,
 }
 
-/// Colour with its opacity; None for a pattern or a picture.
+/// Color with its opacity; None for a pattern or a picture.
 pub type Color = Option<[f32; 4]>;
 
 /// An area that was painted, in drawing order.
 struct Area {
     rect: Rect,
-    /// None if a letter on it is seen in any colour
+    /// None if a letter on it is seen in any color
     color: Color,
     /// number of letters that were drawn before
     n_before: usize,
@@ -72,7 +72,7 @@ impl Visibility {
         self.clips.last().copied().unwrap_or(self.page)
     }
 
-    /// Remembers that an area was painted; `color` is None unless all of it has that colour.
+    /// Remembers that an area was painted; `color` is None unless all of it has that color.
     pub fn paint(&mut self, rect: Rect, color: Color, n_before: usize) {
         let rect = rect.intersect(self.clip());
         let is_opaque = self.groups.is_empty() && color.is_none_or(|[.., alpha]| alpha > 0.99);
@@ -93,7 +93,7 @@ impl Visibility {
         self.picture_area >= SCAN_SHARE * self.page.area()
     }
 
-    /// True if nobody sees a letter of this colour with its middle at `at`.
+    /// True if a letter of this color with its middle at `at` is invisible.
     pub fn hides(&self, at: Point, color: Color) -> bool {
         let is_clear = self.groups.iter().any(|opacity| *opacity < 0.02) || color.is_some_and(|[.., alpha]| alpha < 0.02);
         // Letters reach beyond their middle, so the edge is drawn wider.
@@ -111,7 +111,11 @@ impl Visibility {
     /// True if a flat area was painted over a letter that was drawn as number `n`.
     pub fn covers(&self, at: Point, n: usize) -> bool {
         let from = self.areas.partition_point(|area| area.n_before <= n);
-        self.areas.get(from..).unwrap_or_default().iter().any(|area| area.color.is_some() && area.rect.inflate(-0.5, -0.5).contains(at))
+        self.areas
+            .get(from..)
+            .unwrap_or_default()
+            .iter()
+            .any(|area| area.color.is_some() && area.rect.inflate(-0.5, -0.5).contains(at))
     }
 }
 
