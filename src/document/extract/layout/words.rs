@@ -109,7 +109,8 @@ fn is_spaced_by_spaces(pairs: &[Pair], letters: &[(usize, &Letter)]) -> bool {
     let text: Vec<char> = letters.iter().filter_map(|(_, letter)| letter.text.chars().next()).collect();
     let is_alphabet = |pair: &[char]| matches!(pair, [a, b] if u32::from(*a) + 1 == u32::from(*b));
     pairs.len() >= 4
-        && pairs.iter().all(|pair| pair.has_space)
+        && pairs.iter().all(|pair| pair.has_space || pair.gap > SPACE)
+        && pairs.iter().filter(|pair| pair.has_space).count() * 2 > pairs.len()
         && text.iter().all(|c| c.is_alphabetic())
         && text.windows(2).filter(|pair| is_alphabet(pair)).count() * 2 < pairs.len()
 }

@@ -36,6 +36,8 @@ pub struct PageReader<'f, 'a> {
     pub floats: bool,
     /// text of the marked content that is open, and whether it was written; one for each level
     replaced: Vec<Option<(String, bool)>>,
+    /// see [`is_stretched`], of the last run
+    is_stretched: bool,
     /// first glyph of those that may be painted by what is drawn through them
     clipping: Option<usize>,
 }
@@ -43,7 +45,15 @@ pub struct PageReader<'f, 'a> {
 impl<'f, 'a> PageReader<'f, 'a> {
     pub fn new(fonts: &'f mut Fonts<'a>, page: Rect) -> Self {
         let visibility = Visibility::new(page);
-        PageReader { fonts, visibility, glyphs: Vec::new(), floats: false, replaced: Vec::new(), clipping: None }
+        PageReader {
+            fonts,
+            visibility,
+            glyphs: Vec::new(),
+            floats: false,
+            replaced: Vec::new(),
+            is_stretched: false,
+            clipping: None,
+        }
     }
 
     /// Glyphs of the page and, if it is a scan, true.
@@ -56,24 +66,21 @@ impl<'f, 'a> PageReader<'f, 'a> {
         (self.glyphs, self.visibility.is_scan())
     }
 
-    fn take(&mut self, glyph: &PdfGlyph<'_>, at: Affine, mode: WritingMode, color: Color, is_painted: bool) {
+    fn take(&mut self, glyph: &PdfGlyph<'_>, at: Affine, run: Run) {
         let [a, b, c, d, x, y] = at.as_coeffs();
-        let width = match glyph {
-            PdfGlyph::Outline(g) => g.advance_width(),
-            PdfGlyph::Type3(g) => g.advance_width(),
-        };
-        let (axis, advance) = match mode {
-            WritingMode::Horizontal => ([a, b], f64::from(width.unwrap_or(0.0))),
+        let (axis, advance) = match run.mode {
+            WritingMode::Horizontal => ([a, b], width(glyph)),
             // Downwards, one em per character.
             WritingMode::Vertical => ([-c, -d], EM_UNITS),
         };
-        let scale = axis[0].hypot(axis[1]);
+        let length = axis[0].hypot(axis[1]);
+        let scale = if run.is_stretched { c.hypot(d) } else { length };
         let size = c.hypot(d).max(scale) * EM_UNITS;
         let finite = [x, y, scale, size, advance].iter().all(|v| v.is_finite());
-        if !finite || scale <= 0.0 {
+        if !finite || scale <= 0.0 || length <= 0.0 {
             return;
         }
-        let direction = [axis[0] / scale, axis[1] / scale];
+        let direction = [axis[0] / length, axis[1] / length];
         let text = match self.replaced.iter_mut().rev().flatten().next() {
             Some((_, true)) => return self.widen([x, y], direction, advance * scale),
             Some((text, is_written)) => {
@@ -89,8 +96,8 @@ impl<'f, 'a> PageReader<'f, 'a> {
         };
         let glyph = Glyph { text, origin: [x, y], direction, size, advance: advance * scale, floats: self.floats };
         let hidden = match () {
-            () if self.visibility.hides(middle(&glyph), color.filter(|_| is_painted)) => Some(Hidden::Unseen),
-            () if !is_painted => Some(Hidden::NotPainted),
+            () if self.visibility.hides(middle(&glyph), run.color.filter(|_| run.is_painted)) => Some(Hidden::Unseen),
+            () if !run.is_painted => Some(Hidden::NotPainted),
             () => None,
         };
         self.glyphs.push(Placed { glyph, hidden });
@@ -129,6 +136,47 @@ impl<'a> PageReader<'_, 'a> {
     /// Ends a clip of [`PageReader::push_clip`].
     pub fn pop_clip(&mut self) {
         self.visibility.pop_clip();
+    }
+}
+
+/// Properties of a glyph run.
+#[derive(Clone, Copy)]
+struct Run {
+    mode: WritingMode,
+    color: Color,
+    is_painted: bool,
+    /// see [`is_stretched`]
+    is_stretched: bool,
+}
+
+/// Advance of a glyph, glyph units.
+fn width(glyph: &PdfGlyph<'_>) -> f64 {
+    let width = match glyph {
+        PdfGlyph::Outline(g) => g.advance_width(),
+        PdfGlyph::Type3(g) => g.advance_width(),
+    };
+    f64::from(width.unwrap_or(0.0))
+}
+
+/// True if glyphs are stretched to their width, as those of a font in place of another are; their advances are not. None if
+/// the run does not show it.
+fn is_stretched(run: &GlyphRun<'_, '_>) -> Option<bool> {
+    let mut errors = [0.0, 0.0];
+    let mut differs = false;
+    for pair in run.glyphs().windows(2).take(64) {
+        let [first, second] = pair else { continue };
+        let [a, b, c, d, x, y] = first.transform().as_coeffs();
+        let [.., x2, y2] = second.transform().as_coeffs();
+        let step = (x2 - x).hypot(y2 - y);
+        let (length, height) = (a.hypot(b), c.hypot(d));
+        differs |= (length - height).abs() > 0.01 * height;
+        errors[0] += (step - width(first) * length).abs();
+        errors[1] += (step - width(first) * height).abs();
+    }
+    match (run.glyphs().len() > 1, differs) {
+        (false, _) => None,
+        (true, false) => Some(false),
+        (true, true) => Some(errors[1] < errors[0]),
     }
 }
 
@@ -189,15 +237,20 @@ impl<'a> Device<'a> for PageReader<'_, 'a> {
 
     fn draw_glyph_run(&mut self, run: &GlyphRun<'_, 'a>, props: DrawProps<'a>, mode: &DrawMode) {
         let is_painted = !matches!(mode, DrawMode::Invisible);
-        let color = if is_painted { color(&props.paint) } else { None };
         if is_painted {
             self.clipping = None;
         } else {
             self.clipping.get_or_insert(self.glyphs.len());
         }
+        let mode = run.writing_mode();
+        if let (WritingMode::Horizontal, Some(is_stretched)) = (mode, is_stretched(run)) {
+            self.is_stretched = is_stretched;
+        }
+        let color = if is_painted { color(&props.paint) } else { None };
+        let is_stretched = self.is_stretched && mode == WritingMode::Horizontal;
         for glyph in run.glyphs() {
             if self.glyphs.len() < MAX_PAGE_GLYPHS {
-                self.take(glyph, props.transform * glyph.transform(), run.writing_mode(), color, is_painted);
+                self.take(glyph, props.transform * glyph.transform(), Run { mode, color, is_painted, is_stretched });
             }
         }
     }
