@@ -31,6 +31,8 @@ pub struct Line {
     pub first_size: f64,
     /// see [`Letter::floats`]
     pub floats: bool,
+    /// true if a letter runs from right to left
+    pub has_rtl: bool,
     /// true if a paragraph begins here, whatever the distance
     pub begins_block: bool,
 }
@@ -57,6 +59,7 @@ impl Line {
         }
         self.axis = letter.axis;
         self.floats |= letter.floats;
+        self.has_rtl |= has_rtl(&letter.text);
         // The baseline is that of the largest letters.
         if letter.size > self.size * 1.02 {
             (self.size, self.below) = (letter.size, letter.below);
@@ -77,7 +80,7 @@ impl Line {
             return !numbers.any(|i| letters.get(*i).is_some_and(|letter| !letter.is_space() && over(letter)));
         }
         let goes_back = other.start < self.end - BACK * self.size.min(other.size);
-        if goes_back && !(self.has_rtl(letters) || other.has_rtl(letters)) {
+        if goes_back && !(self.has_rtl || other.has_rtl) {
             return false;
         }
         let size = self.size.min(other.size);
@@ -90,10 +93,6 @@ impl Line {
         (other.start - self.end).max(self.start - other.end)
     }
 
-    fn has_rtl(&self, letters: &[Letter]) -> bool {
-        self.pieces.iter().flatten().filter_map(|i| letters.get(*i)).any(|letter| has_rtl(&letter.text))
-    }
-
     /// Letters of the line in visual order, cut at wide gaps.
     pub fn cells<'a>(&self, letters: &'a [Letter]) -> Vec<Vec<&'a Letter>> {
         let of = |piece: &Vec<usize>| piece.iter().filter_map(|i| letters.get(*i)).collect::<Vec<&Letter>>();
@@ -102,7 +101,7 @@ impl Line {
             self.pieces.iter().map(of).partition(|piece| piece.iter().any(|letter| !letter.floats));
         pieces.sort_by(|a, b| start(a).total_cmp(&start(b)));
         let mut all: Vec<&Letter> = pieces.into_iter().flatten().collect();
-        if all.iter().any(|letter| has_rtl(&letter.text)) {
+        if self.has_rtl {
             all.sort_by(|a, b| (a.start + a.end).total_cmp(&(b.start + b.end)));
         }
         floating.sort_by(|a, b| start(a).total_cmp(&start(b)));

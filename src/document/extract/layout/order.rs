@@ -16,6 +16,8 @@ const ALIGNED: f64 = 0.35;
 const NEXT_LINE: f64 = 2.6;
 /// Lines of a column, at least.
 const N_LINES: usize = 3;
+/// Largest number of columns.
+const MAX_PARTS: usize = 40;
 /// Largest number of lines that are put in order by their places.
 const MAX_SORTED: usize = 300;
 
@@ -128,6 +130,9 @@ impl Row {
 /// Number of rows from `from` on that are lines of prose in columns, and the starts of all columns but the first.
 fn columns_at(rows: &[Row], from: usize) -> Option<(usize, Vec<f64>)> {
     let first = rows.get(from)?;
+    if first.parts.len() > MAX_PARTS {
+        return None;
+    }
     let mut best: Option<(usize, f64)> = None;
     for (_, start, _) in first.parts.iter().skip(1) {
         let n = extent(rows.get(from..)?, *start);

@@ -24,10 +24,11 @@ pub fn marked<'a>(cell: &[&'a Letter], spaces: &[bool]) -> Vec<Item<'a>> {
     let letters: Vec<(usize, &'a Letter)> =
         cell.iter().enumerate().filter(|(_, l)| !l.is_space()).map(|(i, l)| (i, *l)).collect();
     let largest = letters.iter().map(|(_, letter)| letter.size).fold(0.0, f64::max);
-    for (n, (i, letter)) in letters.iter().enumerate() {
+    // A mark at the start of a line stands before the letters that it is raised over.
+    let first_large = letters.iter().map(|(_, letter)| *letter).find(|letter| letter.size >= largest * 0.95);
+    for (i, letter) in &letters {
         let has_space = spaces.get(*i).copied().unwrap_or(false);
-        // A mark at the start of a line stands before the letters that it is raised over.
-        let beside = base.or_else(|| letters.iter().skip(n).map(|(_, l)| *l).find(|l| l.size >= largest * 0.95));
+        let beside = base.or(first_large);
         let is_raised = beside.is_some_and(|base| is_raised(letter, base));
         if !raised.is_empty() && (!is_raised || has_space) {
             close(&mut items, &mut raised, Some(letter), has_space);

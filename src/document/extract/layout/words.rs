@@ -6,7 +6,9 @@
 use super::glyph::Letter;
 
 /// A wider gap is a space if the line gives no other measure, ems.
-const SPACE: f64 = 0.17;
+const SPACE: f64 = 0.15;
+/// A wider gap between two marks, such as points, is a space, ems.
+const SPACE_MARKS: f64 = 0.2;
 /// A wider gap between two letters of a script without spaces is a space, ems.
 const SPACE_IDEOGRAPHS: f64 = 0.5;
 /// Letters that stand further apart are spaced for emphasis, as in headings, ems.
@@ -26,7 +28,7 @@ pub fn spaces(cell: &[&Letter]) -> Vec<bool> {
     for pair in &pairs {
         let limit = match () {
             () if pair.is_ideographic => limit.max(SPACE_IDEOGRAPHS),
-            () if pair.are_marks => SPACE,
+            () if pair.are_marks => SPACE_MARKS,
             () => limit,
         };
         if let Some(out) = out.get_mut(pair.second) {

@@ -83,7 +83,7 @@ impl<'a> Fonts<'a> {
         self.fonts.push((font, None));
     }
 
-    /// Text of a glyph; None if its characters cannot be known.
+    /// Text of a glyph; None if its characters cannot be known, empty if it also draws nothing.
     pub fn text(&mut self, glyph: &Glyph<'_>) -> Option<String> {
         let text = glyph.as_unicode().map(|text| match text {
             hayro_interpret::hayro_cmap::BfString::Char(c) => c.to_string(),
@@ -131,6 +131,9 @@ impl<'a> Fonts<'a> {
                 break;
             }
         }
+        // A glyph that draws nothing is no letter that a reader misses.
+        let draws_nothing = || matches!(glyph, Glyph::Outline(outline) if !only_broken && outline.outline().is_empty());
+        let found = found.or_else(|| draws_nothing().then(String::new));
         self.known.insert(key, found.clone());
         found
     }

@@ -87,13 +87,11 @@ impl<'f, 'a> PageReader<'f, 'a> {
                 *is_written = true;
                 text.clone()
             }
-            None => match self.fonts.text(glyph) {
-                Some(text) => text,
-                // What draws nothing is no letter.
-                None if matches!(glyph, PdfGlyph::Outline(outline) if outline.outline().is_empty()) => return,
-                None => UNKNOWN.to_string(),
-            },
+            None => self.fonts.text(glyph).unwrap_or_else(|| UNKNOWN.to_string()),
         };
+        if text.is_empty() && self.replaced.is_empty() {
+            return;
+        }
         let glyph = Glyph { text, origin: [x, y], direction, size, advance: advance * scale, floats: self.floats };
         let hidden = match () {
             () if self.visibility.hides(middle(&glyph), run.color.filter(|_| run.is_painted)) => Some(Hidden::Unseen),

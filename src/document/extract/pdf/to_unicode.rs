@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 
 /// Largest number of codes of a table.
 const MAX_CODES: usize = 1 << 17;
+/// Largest number of long ranges, and codes of a short one.
+const MAX_RANGES: usize = 1 << 12;
+const SHORT_RANGE: u32 = 256;
 
 /// Texts of character codes.
 #[derive(Debug, Default)]
@@ -48,10 +51,7 @@ impl ToUnicode {
             return Some(text.clone());
         }
         let (first, _, units) = self.ranges.iter().rev().find(|(first, last, _)| (*first..=*last).contains(&code))?;
-        let (last, head) = units.split_last()?;
-        // A range ends with the last byte, but some programs count on.
-        let unit = last.checked_add(u16::try_from(code - first).ok()?)?;
-        String::from_utf16(&[head, &[unit]].concat()).ok()
+        text_of(units, code - first)
     }
 
     /// True if it has no code.
@@ -63,8 +63,13 @@ impl ToUnicode {
         match (section, operands.as_slice()) {
             (Section::Chars, [Operand::Bytes(code), Operand::Bytes(text)]) => self.add(code_of(code), text),
             (Section::Ranges, [Operand::Bytes(first), Operand::Bytes(last), Operand::Bytes(text)]) => {
-                if self.ranges.len() < MAX_CODES {
-                    self.ranges.push((code_of(first), code_of(last), units(text)));
+                let (first, last, text) = (code_of(first), code_of(last), units(text));
+                // Short ranges go into the map, so that the search for a code stays short.
+                if last.saturating_sub(first) < SHORT_RANGE {
+                    let texts = (first..=last).filter_map(|code| Some((code, text_of(&text, code - first)?)));
+                    self.texts.extend(texts.take(MAX_CODES.saturating_sub(self.texts.len())));
+                } else if self.ranges.len() < MAX_RANGES {
+                    self.ranges.push((first, last, text));
                 }
             }
             (Section::None, _) => {}
@@ -101,6 +106,13 @@ impl ToUnicode {
             self.texts.insert(code, text);
         }
     }
+}
+
+/// Text of a code of a range, by its distance from the first one. A range ends with the last byte, but some programs count on.
+fn text_of(units: &[u16], distance: u32) -> Option<String> {
+    let (last, head) = units.split_last()?;
+    let unit = last.checked_add(u16::try_from(distance).ok()?)?;
+    String::from_utf16(&[head, &[unit]].concat()).ok()
 }
 
 enum Section {

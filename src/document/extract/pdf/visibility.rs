@@ -6,7 +6,7 @@
 use hayro_interpret::kurbo::{Point, Rect};
 
 /// Largest number of painted areas that are remembered; text on a page with more counts as seen.
-const MAX_AREAS: usize = 4000;
+const MAX_AREAS: usize = 2000;
 /// Smallest area that can hide or carry a letter, square points.
 const MIN_AREA: f64 = 8.0;
 /// Largest invisible difference of colors, of 1.
