@@ -19,21 +19,20 @@ fn document(between: impl Fn(&Font) -> String, entries: &str) -> Document {
 
 #[test]
 fn clipped_unpainted_covered_and_white_text_is_left_out_and_counted() {
-    let line = |font: &Font, before: &str| format!("{before} {}", font.line(SECRET, 40.0, 240.0, 12.0));
-    let covered = |font: &Font| format!("{} 1 g 30 230 300 22 re f 0 g", line(font, ""));
-    let cases: [(&str, Box<dyn Fn(&Font) -> String>); 9] = [
-        ("clip", Box::new(move |f| line(f, "0 0 20 20 re W n"))),
-        ("nested clip", Box::new(move |f| line(f, "0 0 400 300 re W n 0 0 20 300 re W n"))),
-        ("not painted", Box::new(move |f| line(f, "3 Tr"))),
-        ("white", Box::new(move |f| line(f, "1 1 1 rg"))),
-        ("white as gray", Box::new(move |f| line(f, "1 g"))),
-        ("black on black", Box::new(move |f| line(f, "0 g 30 230 300 22 re f"))),
-        ("below the page", Box::new(|f| f.line(SECRET, 40.0, -60.0, 12.0))),
-        ("beside the page", Box::new(|f| f.line(SECRET, 640.0, 150.0, 12.0))),
-        ("painted over", Box::new(covered)),
+    // Operators before the line, its place, and operators after it.
+    let cases = [
+        ("clip", "0 0 20 20 re W n", [40.0, 240.0], ""),
+        ("nested clip", "0 0 400 300 re W n 0 0 20 300 re W n", [40.0, 240.0], ""),
+        ("not painted", "3 Tr", [40.0, 240.0], ""),
+        ("white", "1 1 1 rg", [40.0, 240.0], ""),
+        ("white as gray", "1 g", [40.0, 240.0], ""),
+        ("black on black", "0 g 30 230 300 22 re f", [40.0, 240.0], ""),
+        ("below the page", "", [40.0, -60.0], ""),
+        ("beside the page", "", [640.0, 150.0], ""),
+        ("painted over", "", [40.0, 240.0], "1 g 30 230 300 22 re f"),
     ];
-    for (name, between) in cases {
-        let document = document(between, "");
+    for (name, before, [x, y], after) in cases {
+        let document = document(|font| format!("{before} {} {after}", font.line(SECRET, x, y, 12.0)), "");
         assert!(SEEN.iter().all(|line| document.text.contains(line)), "{name}: {}", document.text);
         assert!(!document.text.contains("open"), "{name}: {}", document.text);
         assert!(

@@ -33,7 +33,15 @@ impl ToUnicode {
                     section = Section::None;
                 }
                 Token::Word(_) => {}
-                Token::Open => operands.push(Operand::Open),
+                Token::Open => {
+                    // A list that was not closed ends before the two codes of the next one.
+                    let next = operands.split_off(operands.len().saturating_sub(2));
+                    if operands.iter().any(|o| matches!(o, Operand::Open)) {
+                        table.flush(&mut operands);
+                    }
+                    operands.extend(next);
+                    operands.push(Operand::Open);
+                }
                 Token::Close if operands.iter().any(|o| matches!(o, Operand::Open)) => table.flush(&mut operands),
                 Token::Close => {}
                 Token::Bytes(bytes) => {
@@ -93,8 +101,8 @@ impl ToUnicode {
             .collect();
         let codes: Vec<u32> = bytes.iter().filter(|(in_list, _)| !in_list).map(|(_, bytes)| code_of(bytes)).collect();
         let texts: Vec<Vec<u8>> = bytes.iter().filter(|(in_list, _)| *in_list).map(|(_, bytes)| bytes.to_vec()).collect();
-        if let Some(first) = codes.first() {
-            texts.iter().zip(*first..).for_each(|(text, code)| self.add(code, text));
+        if let [first, last, ..] = codes.as_slice() {
+            texts.iter().zip(*first..=*last).for_each(|(text, code)| self.add(code, text));
         }
         operands.clear();
     }
@@ -188,8 +196,10 @@ impl<'a> Iterator for Tokens<'a> {
                     return Some(Token::Close);
                 }
                 (b'(', _) => {
-                    let n = self.data.iter().take_while(|b| **b != b')').count();
-                    self.skip(n + 1);
+                    // A name of the head ends on its line; an open bracket costs only itself.
+                    let line = self.data.iter().take_while(|b| !matches!(b, b'\n' | b'\r'));
+                    let end = line.into_iter().position(|b| *b == b')');
+                    self.skip(end.unwrap_or(0) + 1);
                 }
                 (b'>' | b')' | b'{' | b'}', _) => {
                     self.skip(1);
