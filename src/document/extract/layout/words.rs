@@ -17,6 +17,8 @@ const SPACED: f64 = 0.13;
 const SPACED_MAX: f64 = 0.9;
 /// Gaps of words are wider than gaps of letters by this, ems.
 const STEP: f64 = 0.06;
+/// The same in a short line, ems.
+const STEP_SHORT: f64 = 0.1;
 
 /// True before each letter if a space precedes it; white space itself is false.
 pub fn spaces(cell: &[&Letter]) -> Vec<bool> {
@@ -98,7 +100,7 @@ fn threshold(pairs: &[Pair], joins_spaces: bool) -> f64 {
     }
     // Without white space in a long line, words are told by their gaps alone.
     match step {
-        Some((width, middle)) if !has_spaces && n >= 12 && width >= STEP && middle < SPACE => {
+        Some((width, middle)) if !has_spaces && (n >= 12 && width >= STEP || n >= 6 && width >= STEP_SHORT) && middle < SPACE => {
             let n_above = gaps.iter().filter(|gap| **gap > middle).count();
             if n_above * 3 <= n { middle } else { SPACE }
         }
@@ -174,6 +176,7 @@ mod tests {
     fn short_cells_stay_apart_and_ideographs_together() {
         assert_eq!(read("1|2|3|4|5|6", 0.0, 0.5), "1 2 3 4 5 6");
         assert_eq!(read("a|b", 0.0, 0.4), "a b");
+        assert_eq!(read("the|old|mill", 0.0, 0.13), "the old mill");
         assert_eq!(read("山の上|の水車", 0.0, 0.3), "山の上の水車");
     }
 }
