@@ -38,6 +38,13 @@ fn form_values_stand_at_their_labels() {
 }
 
 #[test]
+fn value_under_its_label_is_read_after_it() {
+    let fields = ["/Subtype /Widget /FT /Tx /V (Oberbach) /Rect [40 236 200 250] /DA (/Helv 11 Tf)"];
+    let text = document(&[("Family name", 255.0), ("Place of birth", 215.0)], &fields, "").text;
+    assert_eq!(text.split_whitespace().collect::<Vec<_>>().join(" "), "Family name Oberbach Place of birth");
+}
+
+#[test]
 fn values_with_a_drawing_are_read_once() {
     let mut pdf = Pdf::default();
     let font = Font::of(&mut pdf, &["Name:", "Jorg Oberbach"]);

@@ -37,6 +37,15 @@ fn broken_tables_of_letters_are_read_as_far_as_they_go() {
 }
 
 #[test]
+fn codes_are_unicode_if_the_table_is_named_identity() {
+    let mut pdf = Pdf::default();
+    let program = embedded(&mut pdf);
+    let font = composite(&mut pdf, "/ToUnicode /Identity-H", "/Identity-H", "Identity", &program);
+    pdf.page("BT /F1 12 Tf 1 0 0 1 40 260 Tm <00420072006900640067006500730020006F0066> Tj ET", font, "");
+    assert_eq!(read("a.pdf", &pdf.bytes()).unwrap().text, "Bridges of");
+}
+
+#[test]
 fn letters_of_asian_encodings_come_from_their_collection() {
     let cases = [
         ("90ms-RKSJ-H", "Japan1", "<8E5282CC90858ED4>", "山の水車"),

@@ -9,6 +9,8 @@ pub const COLUMN: f64 = 2.5;
 const BACK: f64 = 0.6;
 /// Largest offset from the baseline on the same line, for superscripts and note marks, ems.
 pub const RAISED: f64 = 0.55;
+/// Distance from the label of a form field above its text, at most, ems.
+const LABEL: f64 = 2.5;
 /// Number of earlier lines that text of a form field is compared with.
 const FLOAT_LINES: usize = 4000;
 
@@ -93,6 +95,14 @@ impl Line {
         (other.start - self.end).max(self.start - other.end)
     }
 
+    /// Distance from a line that is close above; None if it is not.
+    fn distance_below(&self, other: &Line) -> Option<f64> {
+        let overlaps = self.start < other.end && other.start < self.end;
+        let distance = self.below - other.below;
+        let is_close = self.axis == other.axis && overlaps && (0.0..=LABEL * self.size.max(other.size)).contains(&distance);
+        is_close.then_some(distance)
+    }
+
     /// Letters of the line in visual order, cut at wide gaps.
     pub fn cells<'a>(&self, letters: &'a [Letter]) -> Vec<Vec<&'a Letter>> {
         let of = |piece: &Vec<usize>| piece.iter().filter_map(|i| letters.get(*i)).collect::<Vec<&Letter>>();
@@ -134,6 +144,11 @@ pub fn lines(letters: &[Letter]) -> Vec<Line> {
         let beside = lines.iter_mut().rev().take(n_tried).filter(|other| other.is_beside(&line, letters));
         match beside.min_by(|a, b| a.distance(&line).total_cmp(&b.distance(&line))) {
             Some(other) => line.pieces.into_iter().for_each(|piece| other.push(piece, letters)),
+            None if floats => {
+                let place = lines.iter().enumerate().filter_map(|(i, other)| Some((i, line.distance_below(other)?)));
+                let above = place.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(lines.len(), |(i, _)| i + 1);
+                lines.insert(above, line);
+            }
             None => lines.push(line),
         }
     }
