@@ -11,7 +11,7 @@ use strata::document::Progress;
 
 use crate::make_files::reader;
 
-/// Share of common words, of 1: with the reader of 27 November 2026, and the least share now.
+/// Share of common words, of 1, by this test: with the program of 27 November 2026, and the least share now.
 const AGREEMENT: [(&str, f64, f64); 21] = [
     ("160F-2019.pdf", 0.9988, 0.9988),
     // Reads no page: hayro does not decompress Brotli.
@@ -22,7 +22,7 @@ const AGREEMENT: [(&str, f64, f64); 21] = [
     ("bug1937438_from_word.pdf", 1.0, 1.0),
     ("cid_cff.pdf", 1.0, 1.0),
     ("copy_paste_ligatures.pdf", 1.0, 1.0),
-    ("freeculture.pdf", 0.9291, 0.991),
+    ("freeculture.pdf", 0.9291, 0.998),
     ("hello_world_rotated.pdf", 1.0, 1.0),
     ("mixedfonts.pdf", 0.9231, 1.0),
     ("nested_outline.pdf", 1.0, 1.0),
@@ -30,7 +30,7 @@ const AGREEMENT: [(&str, f64, f64); 21] = [
     ("pdfjs_wikipedia.pdf", 1.0, 1.0),
     ("pr20043.pdf", 1.0, 1.0),
     ("prefilled_f1040.pdf", 0.9986, 0.9986),
-    ("standard_fonts.pdf", 0.9691, 0.9691),
+    ("standard_fonts.pdf", 0.9677, 0.968),
     ("structure_simple.pdf", 1.0, 1.0),
     ("tracemonkey_a11y.pdf", 0.9952, 0.9952),
     ("two_pages.pdf", 1.0, 1.0),
@@ -67,7 +67,15 @@ fn folder() -> Option<PathBuf> {
 
 /// Letters and digits of each word, without the marks of raised letters and of check boxes.
 fn words(text: &str) -> Vec<String> {
-    let ligatures = [("\u{FB00}", "ff"), ("\u{FB01}", "fi"), ("\u{FB02}", "fl"), ("\u{FB03}", "ffi"), ("\u{FB04}", "ffl")];
+    let ligatures = [
+        ("\u{FB00}", "ff"),
+        ("\u{FB01}", "fi"),
+        ("\u{FB02}", "fl"),
+        ("\u{FB03}", "ffi"),
+        ("\u{FB04}", "ffl"),
+        ("\u{FB05}", "st"),
+        ("\u{FB06}", "st"),
+    ];
     let text = ligatures.iter().fold(text.replace("[x]", "").replace("[ ]", ""), |text, (from, to)| text.replace(from, to));
     let bare = |word: &str| word.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
     text.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect()
