@@ -11,8 +11,8 @@
 mod docx;
 mod epub;
 mod extracted;
-mod glyph_layout;
 mod html;
+mod layout;
 mod list_number;
 mod pdf;
 mod scripts;

@@ -52,7 +52,7 @@ fn raised(before: &str, content: &str) -> String {
     }
     if content.chars().all(char::is_alphabetic) {
         let n_letters = before.chars().rev().take_while(|c| c.is_alphabetic()).count();
-        let is_roman = before.ends_with(|c: char| matches!(c, 'I' | 'V' | 'X' | 'L' | 'C'));
+        let is_roman = before.ends_with(['I', 'V', 'X', 'L', 'C']);
         let follows_text = n_letters >= NOTED_WORD_CHARS || previous.is_some_and(ends_sentence);
         if content.chars().count() == 1 && follows_text && !is_roman {
             return in_brackets(content);

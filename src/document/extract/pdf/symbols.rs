@@ -1,0 +1,130 @@
+//! Signs of symbol fonts, whose codes lie in the private-use area U+F000 to U+F0FF.
+//!
+//! Source: ISO 32000-2 annex D.6 (Symbol); Microsoft's Wingdings chart.
+
+/// Symbol from 0x21 to 0x7E.
+const SYMBOL_LOW: &str = "!∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼";
+/// Symbol from 0xA0 to 0xFE; `\0` has no sign.
+const SYMBOL_HIGH: &str = "€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…⏐⎯↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊〈®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪\0〉∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭";
+/// Wingdings, the signs that stand in texts.
+const WINGDINGS: [(u8, char); 44] = [
+    (0x22, '✂'),
+    (0x28, '☎'),
+    (0x29, '✆'),
+    (0x2A, '✉'),
+    (0x3C, '💾'),
+    (0x46, '☞'),
+    (0x4A, '☺'),
+    (0x4C, '☹'),
+    (0x6C, '●'),
+    (0x6E, '■'),
+    (0x6F, '□'),
+    (0x70, '◻'),
+    (0x71, '❑'),
+    (0x72, '❒'),
+    (0x73, '⬧'),
+    (0x74, '⧫'),
+    (0x75, '◆'),
+    (0x76, '❖'),
+    (0x77, '⬥'),
+    (0x9F, '•'),
+    (0xA0, '▪'),
+    (0xA1, '○'),
+    (0xA2, '⭕'),
+    (0xA4, '◉'),
+    (0xA7, '▪'),
+    (0xA8, '◻'),
+    (0xAB, '★'),
+    (0xB2, '⟡'),
+    (0xB7, '•'),
+    (0xD8, '➢'),
+    (0xDC, '➲'),
+    (0xDF, '←'),
+    (0xE0, '→'),
+    (0xE1, '↑'),
+    (0xE2, '↓'),
+    (0xE8, '➔'),
+    (0xF0, '⇨'),
+    (0xFB, '✗'),
+    (0xFC, '✓'),
+    (0xFD, '☒'),
+    (0xFE, '☑'),
+    (0xFF, '⊞'),
+    (0x6D, '❍'),
+    (0x9E, '·'),
+];
+
+/// Signs of Adobe's corporate use, which the names of glyphs lead to.
+const ADOBE: [(char, char); 9] = [
+    ('\u{F8E5}', '‾'),
+    ('\u{F8E6}', '⏐'),
+    ('\u{F8E7}', '⎯'),
+    ('\u{F8E8}', '®'),
+    ('\u{F8E9}', '©'),
+    ('\u{F8EA}', '™'),
+    ('\u{F6D9}', '©'),
+    ('\u{F6DA}', '®'),
+    ('\u{F6DB}', '™'),
+];
+/// The same from U+F8EB to U+F8FE: parts of tall brackets.
+const ADOBE_BRACKETS: &str = "⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭";
+
+/// True if the meaning of a character depends on its font.
+pub fn is_private(c: char) -> bool {
+    matches!(c, '\u{E000}'..='\u{F8FF}' | '\u{F0000}'..='\u{FFFFD}' | '\u{100000}'..='\u{10FFFD}' | '\u{FFFD}')
+}
+
+/// Sign of a private character in a font of this name.
+pub fn sign(c: char, font: Option<&str>) -> Option<char> {
+    adobe_sign(c).or_else(|| font_sign(c, font))
+}
+
+fn adobe_sign(c: char) -> Option<char> {
+    let listed = || ADOBE.iter().find(|(from, _)| *from == c).map(|(_, sign)| *sign);
+    match c {
+        // Old-style digits and small capitals.
+        '\u{F730}'..='\u{F739}' | '\u{F761}'..='\u{F77A}' => {
+            char::from_u32(u32::from(c) - 0xF700).map(|c| c.to_ascii_uppercase())
+        }
+        '\u{F8EB}'..='\u{F8FE}' => ADOBE_BRACKETS.chars().nth((u32::from(c) - 0xF8EB) as usize),
+        _ => listed(),
+    }
+}
+
+fn font_sign(c: char, font: Option<&str>) -> Option<char> {
+    let code = u8::try_from(u32::from(c).checked_sub(0xF000)?).ok()?;
+    let is = |part: &str| font.is_some_and(|name| name.to_ascii_lowercase().contains(part));
+    let wingdings = || WINGDINGS.iter().find(|(at, _)| *at == code).map(|(_, sign)| *sign);
+    let symbol = || {
+        let (low, high) = (code.checked_sub(0x21).map(usize::from), code.checked_sub(0xA0).map(usize::from));
+        let sign = low.and_then(|at| SYMBOL_LOW.chars().nth(at)).or_else(|| high.and_then(|at| SYMBOL_HIGH.chars().nth(at)));
+        sign.filter(|sign| *sign != '\0')
+    };
+    match code {
+        0x20 => Some(' '),
+        _ if is("wingdings") || is("webdings") => wingdings(),
+        _ if is("symbol") => symbol(),
+        // Without a name only the usual marks of lists are sure.
+        0xB7 => Some('•'),
+        0xA7 | 0xD8 | 0xFC | 0x76 | 0x71 | 0xA8 | 0xE0 => wingdings(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bullets_and_greek_letters_have_their_signs() {
+        assert_eq!(sign('\u{F0B7}', None), Some('•'));
+        assert_eq!(sign('\u{F0B7}', Some("SymbolMT")), Some('•'));
+        assert_eq!(sign('\u{F061}', Some("SymbolMT")), Some('α'));
+        assert_eq!(sign('\u{F0A3}', Some("Symbol")), Some('≤'));
+        assert_eq!(sign('\u{F0B1}', Some("Symbol")), Some('±'));
+        assert_eq!(sign('\u{F0E5}', Some("Symbol")), Some('∑'));
+        assert_eq!(sign('\u{F0FC}', Some("Wingdings-Regular")), Some('✓'));
+        assert_eq!(sign('\u{E123}', None), None);
+        assert!(is_private('\u{F0B7}') && is_private('\u{FFFD}') && !is_private('•'));
+    }
+}
