@@ -33,7 +33,7 @@ pub(in crate::engine) struct DeviceSelection {
     n_rows: usize,
     /// true if the GPU selects in this step
     pub is_active: bool,
-    /// true if pages are brought to RAM in this step, layer by layer
+    /// true if pages are fetched into RAM in this step, layer by layer
     pub is_paged: bool,
     /// readback of the listed pages of a layer
     pub listed: Option<Buffer>,

@@ -1,4 +1,4 @@
-//! Paged step: selection by the GPU while pages on disk alone are brought to RAM, layer by layer.
+//! Paged step: selection by the GPU while pages on disk alone are fetched into RAM, layer by layer.
 //!
 //! ```text
 //! page bounds ─► candidates ─ readback ─► those on disk ─ read ─► RAM ─► frames ─► scores, list, attention of the layer
@@ -40,7 +40,7 @@ impl Executor {
         Ok(can_page_in)
     }
 
-    /// Records the candidate pages of a layer. In a paged step, also brings them to RAM: that waits. False if RAM has no room for
+    /// Records the candidate pages of a layer. In a paged step, also fetches them into RAM: that waits. False if RAM has no room for
     /// them.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Paging: the pages that kernels read of one layer are brought to RAM, layer by layer, if some of the context is on disk alone.
+//! Paging: the pages that kernels read of one layer are fetched into RAM, layer by layer, if some of the context is on disk alone.
 //!
 //! ```text
 //! listed pages of a layer ─► frame of the pool │ slab in RAM │ disk ─ read ─► slab in RAM ─► frame numbers of the layer
@@ -17,7 +17,7 @@ use crate::telemetry::{self, EventKind, WaitCause};
 const NO_FRAME: u32 = u32::MAX;
 
 impl VramCache {
-    /// True if kernels can read the first `n_pages` of a layer once its pages on disk were brought to RAM: RAM holds a whole layer.
+    /// True if kernels can read the first `n_pages` of a layer once its pages on disk were fetched into RAM: RAM holds a whole layer.
     pub fn can_page_in(&self, gpu: &Gpu, n_pages: usize) -> bool {
         self.has_offload() && gpu.reads_host_memory().is_ok() && self.n_ram_pages() >= n_pages
     }
@@ -30,7 +30,7 @@ impl VramCache {
         self.drain_readbacks(gpu)
     }
 
-    /// Brings the `pages` of a layer that have no frame to RAM. Afterwards [`VramCache::paged_frames`] has their frame numbers,
+    /// Fetches the `pages` of a layer that have no frame into RAM. Afterwards [`VramCache::paged_frames`] has their frame numbers,
     /// and [`VramCache::ram_segments`] the regions. Kernels that read the layer before must have ended. False if RAM has no room for
     /// them.
     ///
