@@ -77,9 +77,9 @@ mod tests {
 
     #[test]
     fn page_similar_to_the_prompt_end_is_retained_and_fetched_from_any_tier() {
-        // Prefill attention has a scores buffer on software devices, and none on others.
+        // Prefill attention has a scores buffer on software devices, and none on others. The CPU selects: the GPU retains nothing.
         for hardware_kernels in [false, true] {
-            let overrides = FeatureOverrides { hardware_kernels, ..FeatureOverrides::default() };
+            let overrides = FeatureOverrides { hardware_kernels, host_import: Some(false), ..FeatureOverrides::default() };
             let test = "page_similar_to_the_prompt_end_is_retained_and_fetched_from_any_tier";
             let Some(gpu) = gpu_with(test, overrides) else { return };
             check_retained_page(&gpu);
