@@ -31,6 +31,7 @@ impl ChatStore {
         let words: Vec<&str> = query.split_whitespace().collect();
         let Some(first) = words.first() else { return Ok(Vec::new()) };
         let (indexed, short): (Vec<&str>, Vec<&str>) = words.iter().partition(|word| word.nfc().count() >= GRAM);
+        let short: Vec<FoldedText<'_>> = short.into_iter().map(FoldedText::ignoring_case).collect();
         let phrases: Vec<String> = indexed.iter().map(|word| phrase(word)).collect();
         let is_indexed = if phrases.is_empty() { "" } else { "AND m.id IN (SELECT rowid FROM words WHERE words MATCH ?)" };
         let sql = format!(
@@ -59,6 +60,7 @@ impl ChatStore {
     fn named(&self, query: &str) -> Result<Vec<SearchHit>, ChatsError> {
         let sql = "SELECT c.id, c.title, d.name FROM chats c LEFT JOIN chat_documents d ON d.chat = c.id WHERE NOT c.deleted
                    ORDER BY c.updated DESC, c.id";
+        let query = &FoldedText::ignoring_case(query);
         let named = |row: &Row<'_>| {
             let (title, name): (String, Option<String>) = (row.get(1)?, row.get(2)?);
             let is_hit = contains(&title, query) || name.is_some_and(|name| contains(&name, query));
@@ -81,8 +83,8 @@ fn phrase(word: &str) -> String {
     format!("({})", quoted.join(" OR "))
 }
 
-fn contains(text: &str, words: &str) -> bool {
-    FoldedText::ignoring_case(text).find(&FoldedText::ignoring_case(words)).next().is_some()
+fn contains(text: &str, words: &FoldedText<'_>) -> bool {
+    FoldedText::ignoring_case(text).find(words).next().is_some()
 }
 
 /// Excerpt around the first match of `word` in `text`, in any case and spelling, on one line.

@@ -25,7 +25,7 @@ use crate::engine::{
     AttentionMode, DocumentRef, EngineCommand, EngineEvent, LoadOptions, Message, RequestId, RequestSummary, Role, StopReason,
 };
 use crate::token::ReasoningFilter;
-use output::{end_text, json_token, print_details};
+use output::{end_text, print_details, show_piece};
 
 /// Notice of an answer that ended too early.
 const ONLY_REASONING: &str = "The model reasoned until its answer ended. Raise --max-tokens to get the answer.";
@@ -91,21 +91,13 @@ fn answer(
         if is_reasoning {
             return Ok(());
         }
-        let text = answered;
-        answer.push_str(&text);
-        if console.is_json() {
-            return json_token(i, &text, n, console);
-        }
-        console.text(&text)
+        answer.push_str(&answered);
+        show_piece(i, &answered, n, console)
     })?;
     let rest = shown.finish();
     if !rest.is_empty() {
         answer.push_str(&rest);
-        if console.is_json() {
-            json_token(i, &rest, cost.generated_tokens, console)?;
-        } else {
-            console.text(&rest)?;
-        }
+        show_piece(i, &rest, cost.generated_tokens, console)?;
     }
     if answer.trim().is_empty() && shown.has_reasoning() {
         console.note(ONLY_REASONING)?;

@@ -24,7 +24,7 @@ use super::safe_split::{SplitRule, parts};
 /// Words that the crate caches per thread.
 const CACHED_WORDS: usize = 1 << 16;
 
-/// What is before a fragment of text.
+/// Neighbor before a fragment of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before {
     /// nothing: it begins the text

@@ -19,6 +19,12 @@ static IN_PLACE: LazyLock<Arc<DevicePool>> = LazyLock::new(|| {
     Arc::new(DevicePool::with_overrides(FeatureOverrides { host_import: Some(true), ..FeatureOverrides::default() }))
 });
 
+/// Questions about the document, with their answers.
+const QUESTIONS: [(&str, &str); 2] = [
+    ("What is the current temperature for Reribe?", "The current temperature for Reribe is Mare-3409."),
+    ("What is the current population for Bemopuna?", "The current population for Bemopuna is 9556697."),
+];
+
 /// Bytes of a page of the built-in model.
 const PAGE_BYTES: u64 = 64 * 3072 / 6;
 
@@ -73,16 +79,21 @@ fn generate_events(handle: &EngineHandle, content: &str, max_tokens: usize) -> (
     (events.iter().filter_map(text).collect(), end.unwrap(), events)
 }
 
+/// Rows of the last 12 tokens of a part of the document, and their cost.
+fn score(test: &str, options: LoadOptions) -> Option<(Vec<f32>, Box<RequestSummary>)> {
+    let tokens = tokens_of(&half_document()[..6000]);
+    let n_prefix = tokens.len() - 12;
+    let (rows, _, summary) = rows(&start(test, options)?, EngineCommand::Score { request: 1, tokens, n_prefix });
+    Some((rows, summary))
+}
+
 #[test]
 fn answers_come_from_pages_that_stay_in_ram() {
     let test = "answers_come_from_pages_that_stay_in_ram";
     let Some(handle) = start(test, options(0.1, Some(3 << 20))) else { return };
     handle.observe(Detail::Events);
     let mut history = History::default();
-    for (question, answer) in [
-        ("What is the current temperature for Reribe?", "The current temperature for Reribe is Mare-3409."),
-        ("What is the current population for Bemopuna?", "The current population for Bemopuna is 9556697."),
-    ] {
+    for (question, answer) in QUESTIONS {
         let (text, summary) = generate_and_watch(&handle, question, &mut history);
         assert_eq!((text.as_str(), summary.attention), (answer, AttentionKind::Selective));
         let selection = summary.selection.unwrap();
@@ -188,15 +199,8 @@ fn resumed_document_is_read_in_place_once_it_is_in_ram() {
 #[test]
 fn everything_read_in_place_equals_everything_read_in_vram() {
     let test = "everything_read_in_place_equals_everything_read_in_vram";
-    let tokens = tokens_of(&half_document()[..6000]);
-    let n_prefix = tokens.len() - 12;
-    let score = |vram| {
-        let handle = start(test, options(1.0, vram))?;
-        let (rows, _, summary) = rows(&handle, EngineCommand::Score { request: 1, tokens: tokens.clone(), n_prefix });
-        Some((rows, summary))
-    };
-    let Some((want, in_vram)) = score(None) else { return };
-    let (got, below) = score(Some(1 << 20)).unwrap();
+    let Some((want, in_vram)) = score(test, options(1.0, None)) else { return };
+    let (got, below) = score(test, options(1.0, Some(1 << 20))).unwrap();
     let (error, _) = nmse(&got, &want);
     assert!(error <= 1e-6, "{error:.2e}");
     assert_eq!(in_vram.moved_bytes.ram_to_vram, 0);
@@ -207,15 +211,8 @@ fn everything_read_in_place_equals_everything_read_in_vram() {
 #[test]
 fn everything_paged_in_from_disk_equals_everything_read_in_vram() {
     let test = "everything_paged_in_from_disk_equals_everything_read_in_vram";
-    let tokens = tokens_of(&half_document()[..6000]);
-    let n_prefix = tokens.len() - 12;
-    let score = |vram| {
-        let handle = start(test, with_ram(1.0, vram, 3 << 20))?;
-        let (rows, _, summary) = rows(&handle, EngineCommand::Score { request: 1, tokens: tokens.clone(), n_prefix });
-        Some((rows, summary))
-    };
-    let Some((want, _)) = score(None) else { return };
-    let (got, paged) = score(Some(1 << 20)).unwrap();
+    let Some((want, _)) = score(test, options(1.0, None)) else { return };
+    let (got, paged) = score(test, with_ram(1.0, Some(1 << 20), 3 << 20)).unwrap();
     let (error, _) = nmse(&got, &want);
     assert!(error <= 1e-6, "{error:.2e}");
     assert!(paged.moved_bytes.disk_to_ram > 12 * PAGE_BYTES && paged.kv_peak_bytes.ram <= 3 << 20, "{paged:?}");
@@ -227,10 +224,7 @@ fn everything_paged_in_from_disk_equals_everything_read_in_vram() {
 fn answers_come_from_pages_on_disk_that_are_paged_in() {
     let test = "answers_come_from_pages_on_disk_that_are_paged_in";
     let Some(handle) = start(test, with_ram(0.1, Some(1 << 20), 5 << 20)) else { return };
-    for (question, answer) in [
-        ("What is the current temperature for Reribe?", "The current temperature for Reribe is Mare-3409."),
-        ("What is the current population for Bemopuna?", "The current population for Bemopuna is 9556697."),
-    ] {
+    for (question, answer) in QUESTIONS {
         let (text, summary) = generate(&handle, question, 24);
         assert_eq!((text.as_str(), summary.attention), (answer, AttentionKind::Selective));
         let selection = summary.selection.unwrap();

@@ -117,12 +117,16 @@ impl Chat {
         self.documents.iter().filter_map(|id| documents.iter().find(|d| d.id == *id))
     }
 
-    /// Name of a document; documents of this chat with the same name have their folders in it.
+    /// Names of the documents of this chat; those with the same name have their folders in it.
+    pub fn document_names(&self, documents: &[OpenDocument]) -> Vec<String> {
+        let named: Vec<_> = self.docs(documents).map(|d| (d.name.as_str(), d.path.as_deref())).collect();
+        distinct_names(&named)
+    }
+
+    /// Name of one document, as in [`Chat::document_names`].
     pub fn document_name(&self, documents: &[OpenDocument], doc: &OpenDocument) -> String {
-        let docs: Vec<&OpenDocument> = self.docs(documents).collect();
-        let named: Vec<_> = docs.iter().map(|d| (d.name.as_str(), d.path.as_deref())).collect();
-        let position = docs.iter().position(|d| d.id == doc.id);
-        position.and_then(|i| distinct_names(&named).into_iter().nth(i)).unwrap_or_else(|| doc.name.clone())
+        let position = self.docs(documents).position(|d| d.id == doc.id);
+        position.and_then(|i| self.document_names(documents).into_iter().nth(i)).unwrap_or_else(|| doc.name.clone())
     }
 
     /// The joined documents.

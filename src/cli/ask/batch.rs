@@ -6,7 +6,7 @@
 //! Invariants: 1. Every answer is printed under its question, whatever order the answers end in. 2. JSON lines are printed as
 //! they occur, with the number of the question. 3. If one question fails, the others are still answered; the command fails.
 
-use super::output::{end_text, json_token, print_details};
+use super::output::{end_text, print_details, show_piece};
 use crate::cli::args::AskArgs;
 use crate::cli::console::Console;
 use crate::cli::error::CliError;
@@ -92,7 +92,9 @@ impl Answers<'_> {
         };
         if let Some((text, n)) = &piece {
             answer.text.push_str(text);
-            self.show_piece(i, text, *n, console)?;
+            if console.is_json() || i == self.shown {
+                show_piece(i + 1, text, *n, console)?;
+            }
         }
         if end.is_none() {
             return Ok(());
@@ -101,13 +103,6 @@ impl Answers<'_> {
             answer.end = end;
         }
         if console.is_json() { self.show_summary(i, console) } else { self.show_ended(console) }
-    }
-
-    fn show_piece(&self, i: usize, text: &str, n: usize, console: &mut Console) -> Result<(), CliError> {
-        if console.is_json() {
-            return json_token(i + 1, text, n, console);
-        }
-        if i == self.shown { console.text(text) } else { Ok(()) }
     }
 
     fn show_summary(&self, i: usize, console: &mut Console) -> Result<(), CliError> {

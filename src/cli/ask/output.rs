@@ -8,8 +8,11 @@ use crate::engine::{AttentionKind, ModelInfo, RequestSummary};
 /// Largest number of missing mentions that are listed.
 const MAX_SHOWN_MISSING: usize = 5;
 
-/// Prints a piece of the answer to question `i`, counted from 1.
-pub(super) fn json_token(i: usize, text: &str, n: usize, console: &mut Console) -> Result<(), CliError> {
+/// Prints a piece of the answer to question `i`, counted from 1, after `n` tokens.
+pub(super) fn show_piece(i: usize, text: &str, n: usize, console: &mut Console) -> Result<(), CliError> {
+    if !console.is_json() {
+        return console.text(text);
+    }
     console.json_line(&serde_json::json!({ "event": "token", "turn": i, "text": text, "n": n }))
 }
 

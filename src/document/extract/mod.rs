@@ -16,6 +16,7 @@ mod layout;
 mod list_number;
 mod pdf;
 mod scripts;
+mod symbol_fonts;
 mod table_rows;
 mod text_flow;
 mod xml;

@@ -24,8 +24,8 @@ pub fn documents_ui(ui: &mut Ui, state: &ViewState) -> Vec<Action> {
             ui.horizontal_wrapped(|ui| {
                 ui.spacing_mut().item_spacing = vec2(2.0 * GRID, GRID);
                 let shares = state.chat().read_shares(&state.documents.list, state.saved_prefix());
-                for (doc, share) in state.chat().docs(&state.documents.list).zip(shares) {
-                    let name = state.chat().document_name(&state.documents.list, doc);
+                let names = state.chat().document_names(&state.documents.list);
+                for ((doc, share), name) in state.chat().docs(&state.documents.list).zip(shares).zip(names) {
                     actions.extend(chip_ui(ui, doc, &name, share, state.chat().approximate.contains(&doc.id)));
                 }
                 for missing in &state.chat().missing {

@@ -90,32 +90,31 @@ pub fn text_of(bytes: &[u8]) -> Result<String, ExtractError> {
 
 /// Name of the part with the text.
 fn main_part(archive: &mut Archive<'_>) -> Result<String, ExtractError> {
-    if let Some(bytes) = archive.read(ROOT_RELATIONS)? {
-        let mut found = Vec::new();
-        // An invalid list still gives the relationships before the error.
-        let _ = elements(&text_of(&bytes)?, |_, element| {
-            if attribute(element, b"Type").is_some_and(|kind| kind.ends_with("/officeDocument")) {
-                found.extend(attribute(element, b"Target").map(|target| resolve("", &target)));
-            }
-        });
-        if let Some(path) = found.iter().find_map(|path| archive.find(path)) {
-            return Ok(path.to_owned());
-        }
+    let is_main_relation = |kind: &str| kind.ends_with("/officeDocument");
+    if let Some(path) = listed(archive, ROOT_RELATIONS, [b"Type", b"Target"], is_main_relation)? {
+        return Ok(path);
     }
-    if let Some(bytes) = archive.read(CONTENT_TYPES)? {
-        let mut found = Vec::new();
-        let _ = elements(&text_of(&bytes)?, |_, element| {
-            let kind = attribute(element, b"ContentType").unwrap_or_default();
-            let is_main = kind.contains("ordprocessingml") || kind.contains("ms-word");
-            if is_main && kind.ends_with("main+xml") {
-                found.extend(attribute(element, b"PartName").map(|name| resolve("", &name)));
-            }
-        });
-        if let Some(path) = found.iter().find_map(|path| archive.find(path)) {
-            return Ok(path.to_owned());
+    let is_main_type = |kind: &str| (kind.contains("ordprocessingml") || kind.contains("ms-word")) && kind.ends_with("main+xml");
+    let path = listed(archive, CONTENT_TYPES, [b"ContentType", b"PartName"], is_main_type)?;
+    Ok(path.unwrap_or_else(|| USUAL_MAIN.to_owned()))
+}
+
+/// The first part of the archive that the file `list` has with such a kind. The attributes have kind and path.
+fn listed(
+    archive: &mut Archive<'_>,
+    list: &str,
+    [kind, path]: [&[u8]; 2],
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<Option<String>, ExtractError> {
+    let Some(bytes) = archive.read(list)? else { return Ok(None) };
+    let mut found = Vec::new();
+    // An invalid list still gives the parts before the error.
+    let _ = elements(&text_of(&bytes)?, |_, element| {
+        if attribute(element, kind).is_some_and(|kind| is_wanted(&kind)) {
+            found.extend(attribute(element, path).map(|path| resolve("", &path)));
         }
-    }
-    Ok(USUAL_MAIN.to_owned())
+    });
+    Ok(found.iter().find_map(|path| archive.find(path)).map(str::to_owned))
 }
 
 /// Relationships of a part, by their ids.

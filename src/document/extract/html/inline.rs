@@ -5,6 +5,7 @@
 use dom_query::NodeRef;
 
 use super::super::scripts::Script;
+use super::visibility::style_rules;
 
 /// Most nodes of a short element, such as a superscript.
 const MAX_SHORT_NODES: usize = 64;
@@ -52,9 +53,8 @@ fn has_note_role(node: &NodeRef<'_>) -> bool {
 /// Script of an element that is raised or lowered by its style.
 pub fn script_of_style(node: &NodeRef<'_>) -> Option<Script> {
     let style = node.attr("style")?;
-    let mut rules = style.split(';').filter_map(|rule| rule.split_once(':'));
-    let (_, value) = rules.find(|(name, _)| name.trim().eq_ignore_ascii_case("vertical-align"))?;
-    match value.trim() {
+    let (_, value) = style_rules(&style).find(|(name, _)| name.eq_ignore_ascii_case("vertical-align"))?;
+    match value {
         "super" => Some(if is_note(node) { Script::Note } else { Script::Raised }),
         "sub" => Some(Script::Lowered),
         _ => None,

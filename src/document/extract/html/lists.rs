@@ -8,6 +8,7 @@
 use dom_query::NodeRef;
 
 use super::super::list_number::NumberFormat;
+use super::visibility::style_rules;
 
 /// Deepest list that is indented further than the one around it.
 const MAX_INDENT: usize = 8;
@@ -64,7 +65,6 @@ fn integer(text: &str) -> Option<i64> {
 }
 
 fn style_format(style: &str) -> Option<NumberFormat> {
-    let rules = style.split(';').filter_map(|rule| rule.split_once(':'));
-    let found = rules.filter(|(name, _)| matches!(name.trim(), "list-style-type" | "list-style"));
+    let found = style_rules(style).filter(|(name, _)| matches!(*name, "list-style-type" | "list-style"));
     found.flat_map(|(_, value)| value.split_whitespace()).find_map(NumberFormat::of_html)
 }

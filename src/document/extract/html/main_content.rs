@@ -125,7 +125,7 @@ fn common_ancestor<'a>(dom: &'a Dom, retained: &HashSet<NodeId>) -> Option<NodeR
     dom.tree.get(path?.last()?)
 }
 
-/// What Readability keeps. It makes some elements anew, which are known by their texts.
+/// Elements that Readability keeps. It makes some anew, which are known by their texts.
 struct Retained {
     elements: HashSet<NodeId>,
     texts: HashSet<String>,

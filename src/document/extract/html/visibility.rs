@@ -48,10 +48,16 @@ impl Opened {
     }
 }
 
+/// Names and values of the rules of a `style` attribute.
+pub fn style_rules(style: &str) -> impl Iterator<Item = (&str, &str)> {
+    let rules = style.split(';').filter_map(|rule| rule.split_once(':'));
+    rules.map(|(name, value)| (name.trim(), value.trim()))
+}
+
 fn is_hidden_by(style: &str) -> bool {
-    style.split(';').filter_map(|rule| rule.split_once(':')).any(|(name, value)| {
-        let value = value.trim().trim_end_matches("!important").trim();
-        let is = |a: &str, b: &str| name.trim().eq_ignore_ascii_case(a) && value.eq_ignore_ascii_case(b);
+    style_rules(style).any(|(name, value)| {
+        let value = value.trim_end_matches("!important").trim();
+        let is = |a: &str, b: &str| name.eq_ignore_ascii_case(a) && value.eq_ignore_ascii_case(b);
         is("display", "none") || is("visibility", "hidden")
     })
 }

@@ -87,7 +87,7 @@ impl<'a> Drawing<'_, 'a> {
                 }
             }
             _ => {
-                // What stands on a button belongs to no line.
+                // The text of a button belongs to no line.
                 reader.floats = false;
                 self.appearance(field, reader);
             }

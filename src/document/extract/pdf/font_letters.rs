@@ -34,8 +34,6 @@ pub struct FontLetters {
     is_composite: bool,
     /// true for a Type 3 font
     pub is_type3: bool,
-    /// true if the interpreter cannot read the table of this font
-    pub is_broken: bool,
 }
 
 /// Encoding of a composite font.
@@ -55,7 +53,6 @@ impl FontLetters {
         let subtype = font.get::<Name<'_>>(b"Subtype");
         let is = |name: &[u8]| subtype.as_ref().is_some_and(|subtype| subtype.as_ref() == name);
         FontLetters {
-            is_broken: is_broken(font),
             to_unicode,
             is_unicode: font.get::<Name<'_>>(b"ToUnicode").is_some_and(|name| name.as_ref().starts_with(b"Identity")),
             cid: is(b"Type0").then(|| CidLetters::of(font)).flatten(),

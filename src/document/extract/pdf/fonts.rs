@@ -1,7 +1,7 @@
 //! Fonts of a document, to look up letters that the interpreter does not know.
 //!
 //! Reason: a glyph that is drawn does not tell its font, so fonts are told apart by their program, width and code.
-//! Invariants: 1. A font dictionary is read once. 2. Documents without such letters only pay for listing their fonts.
+//! Invariants: 1. A font dictionary is read once. 2. Documents without such letters only pay for listing their fonts and for a look at their tables.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,9 +26,17 @@ pub struct Fonts<'a> {
     cache: FontCache<'a>,
     seen: HashSet<ObjectIdentifier>,
     seen_inline: HashSet<u128>,
-    fonts: Vec<(Dict<'a>, Option<DocumentFont<'a>>)>,
+    fonts: Vec<ListedFont<'a>>,
     n_broken: usize,
     known: HashMap<(u128, u32), Option<String>>,
+}
+
+/// A font of the document, whose letters are read when they are first needed.
+struct ListedFont<'a> {
+    dict: Dict<'a>,
+    /// true if the interpreter cannot read its table of letters
+    is_broken: bool,
+    read: Option<DocumentFont<'a>>,
 }
 
 struct DocumentFont<'a> {
@@ -78,9 +86,9 @@ impl<'a> Fonts<'a> {
         if let Some(resources) = font.get::<Dict<'a>>(b"Resources").filter(|_| depth < MAX_DEPTH) {
             self.visit(&Resources::new(resources), depth + 1);
         }
-        self.n_broken += usize::from(is_broken(&font));
-        // Letters are read when they are first needed.
-        self.fonts.push((font, None));
+        let is_broken = is_broken(&font);
+        self.n_broken += usize::from(is_broken);
+        self.fonts.push(ListedFont { dict: font, is_broken, read: None });
     }
 
     /// Text of a glyph; None if its characters cannot be known, empty if it also draws nothing.
@@ -118,11 +126,8 @@ impl<'a> Fonts<'a> {
             return known.clone();
         }
         let mut found = None;
-        for (dict, read) in &mut self.fonts {
+        for ListedFont { dict, read, .. } in self.fonts.iter_mut().filter(|font| font.is_broken || !only_broken) {
             let font = read.get_or_insert_with(|| DocumentFont::of(dict));
-            if only_broken && !font.letters.is_broken {
-                continue;
-            }
             if font.font.is_none() {
                 font.font = self.cache.font(dict, &self.settings.font_resolver, &self.settings.cmap_resolver);
             }

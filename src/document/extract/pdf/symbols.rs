@@ -1,58 +1,8 @@
 //! Signs of symbol fonts, whose codes lie in the private-use area U+F000 to U+F0FF.
 //!
-//! Source: ISO 32000-2 annex D.6 (Symbol); Microsoft's Wingdings chart.
+//! Source: Adobe Glyph List (corporate use).
 
-/// Symbol from 0x21 to 0x7E.
-const SYMBOL_LOW: &str = "!∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ[∴]⊥_‾αβχδεφγηιϕκλμνοπθρστυϖωξψζ{|}∼";
-/// Symbol from 0xA0 to 0xFE; `\0` has no sign.
-const SYMBOL_HIGH: &str = "€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…⏐⎯↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊〈®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪\0〉∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭";
-/// Wingdings, the signs that stand in texts.
-const WINGDINGS: [(u8, char); 44] = [
-    (0x22, '✂'),
-    (0x28, '☎'),
-    (0x29, '✆'),
-    (0x2A, '✉'),
-    (0x3C, '💾'),
-    (0x46, '☞'),
-    (0x4A, '☺'),
-    (0x4C, '☹'),
-    (0x6C, '●'),
-    (0x6E, '■'),
-    (0x6F, '□'),
-    (0x70, '◻'),
-    (0x71, '❑'),
-    (0x72, '❒'),
-    (0x73, '⬧'),
-    (0x74, '⧫'),
-    (0x75, '◆'),
-    (0x76, '❖'),
-    (0x77, '⬥'),
-    (0x9F, '•'),
-    (0xA0, '▪'),
-    (0xA1, '○'),
-    (0xA2, '⭕'),
-    (0xA4, '◉'),
-    (0xA7, '▪'),
-    (0xA8, '◻'),
-    (0xAB, '★'),
-    (0xB2, '⟡'),
-    (0xB7, '•'),
-    (0xD8, '➢'),
-    (0xDC, '➲'),
-    (0xDF, '←'),
-    (0xE0, '→'),
-    (0xE1, '↑'),
-    (0xE2, '↓'),
-    (0xE8, '➔'),
-    (0xF0, '⇨'),
-    (0xFB, '✗'),
-    (0xFC, '✓'),
-    (0xFD, '☒'),
-    (0xFE, '☑'),
-    (0xFF, '⊞'),
-    (0x6D, '❍'),
-    (0x9E, '·'),
-];
+use super::super::symbol_fonts::{symbol, wingdings};
 
 /// Signs of Adobe's corporate use, which the names of glyphs lead to.
 const ADOBE: [(char, char); 9] = [
@@ -94,19 +44,13 @@ fn adobe_sign(c: char) -> Option<char> {
 fn font_sign(c: char, font: Option<&str>) -> Option<char> {
     let code = u8::try_from(u32::from(c).checked_sub(0xF000)?).ok()?;
     let is = |part: &str| font.is_some_and(|name| name.to_ascii_lowercase().contains(part));
-    let wingdings = || WINGDINGS.iter().find(|(at, _)| *at == code).map(|(_, sign)| *sign);
-    let symbol = || {
-        let (low, high) = (code.checked_sub(0x21).map(usize::from), code.checked_sub(0xA0).map(usize::from));
-        let sign = low.and_then(|at| SYMBOL_LOW.chars().nth(at)).or_else(|| high.and_then(|at| SYMBOL_HIGH.chars().nth(at)));
-        sign.filter(|sign| *sign != '\0')
-    };
     match code {
         0x20 => Some(' '),
-        _ if is("wingdings") || is("webdings") => wingdings(),
-        _ if is("symbol") => symbol(),
+        _ if is("wingdings") || is("webdings") => wingdings(code),
+        _ if is("symbol") => symbol(code),
         // Without a name only the usual marks of lists are sure.
         0xB7 => Some('•'),
-        0xA7 | 0xD8 | 0xFC | 0x76 | 0x71 | 0xA8 | 0xE0 => wingdings(),
+        0xA7 | 0xD8 | 0xFC | 0x76 | 0x71 | 0xA8 | 0xE0 => wingdings(code),
         _ => None,
     }
 }
