@@ -201,6 +201,7 @@ impl SequencePolicy {
         let mut pages = if row.is_predicted { self.policy.unpredicted_candidates(&view) } else { self.policy.candidates(&view) };
         let scored: HashSet<u32> = row.runs.pages.iter().copied().collect();
         pages.retain(|page| !scored.contains(page));
+        row.hits.on_disk.extend(at.ram_keys.missing_from_ram(&self.policy.offloaded_candidates(&view)));
         pages.extend_from_slice(&row.hits.on_disk);
         unique(pages)
     }

@@ -115,12 +115,8 @@ impl Executor {
         for (row, scores) in policies(rows).zip(&mut scores) {
             scores.hits = self.offloaded_hits(row, layer, n_pages);
         }
-        if scores.iter().any(|row| !row.hits.on_disk.is_empty()) {
-            // They are transferred through the staging buffers.
-            self.submit_slots(device.gpu, device.pacer, &mut recorded)?;
-        }
         let began = Instant::now();
-        let selected = self.select_rows(s, device, layer, n_context, rows, &mut scores)?;
+        let selected = self.select_rows(s, device, layer, n_context, rows, &mut scores, &mut recorded)?;
         policies(rows).for_each(|policy| policy.stats.evaluation += began.elapsed());
         device.pacer.did(EventKind::Select { layer: layer as u32 }, began);
         if rows.iter().filter_map(|row| row.policy.as_deref()).any(SequencePolicy::measures_mass) {
@@ -232,6 +228,7 @@ impl Executor {
     }
 
     /// Scores the remaining pages, then selects for every sequence.
+    #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
     fn select_rows(
         &mut self,
         s: &mut Selector,
@@ -240,6 +237,7 @@ impl Executor {
         n_context: usize,
         rows: &mut [Row],
         scores: &mut [RowScores],
+        recorded: &mut Vec<StagedBatch>,
     ) -> Result<Vec<RowSelection>, EngineError> {
         let n_pages = n_context / KV_PAGE_TOKENS;
         let (tiers, next) = (self.kv.tiers(layer, n_pages), layer + 1);
@@ -248,6 +246,10 @@ impl Executor {
         let (tiers, next_tiers) = (tiers.as_slice(), next_tiers.as_deref());
         let at = LayerInputs { layer, n_head, n_kv_head, tiers, ram_keys: self.kv.keys_in_ram(layer), next_tiers };
         let wanted: Vec<Vec<u32>> = policies(rows).zip(scores.iter_mut()).map(|(p, row)| p.pages_to_score(&at, row)).collect();
+        if scores.iter().any(|row| !row.hits.on_disk.is_empty()) {
+            // They are transferred through the staging buffers.
+            self.submit_slots(device.gpu, device.pacer, recorded)?;
+        }
         self.score_rows(s, device, layer, &wanted, scores)?;
         let at = LayerInputs { layer, n_head, n_kv_head, tiers, ram_keys: self.kv.keys_in_ram(layer), next_tiers };
         let mut pairs: Vec<(&mut SequencePolicy, &mut RowScores)> = policies(rows).zip(scores).collect();
