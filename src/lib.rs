@@ -68,7 +68,6 @@
 //! | LeoAM | §6.1: baselines | `src/kv/policy/h2o.rs` |
 //! | InfiniGen | §4.3: inputs of neighboring layers are alike | `src/engine/selection/lookahead.rs` |
 //! | H2O | §4: heavy hitters by accumulated attention | `src/kv/policy/h2o.rs` |
-//! | SnapKV | §3: observation window | `src/engine/selection/observation_window.rs`, `src/kv/policy/retention.rs`, `src/gpu/kernels/page_attention.rs` |
 //! | StreamingLLM | §3.1: sinks and recent tokens | `src/kv/policy/window.rs`, `src/engine/selection/page_attention_meter.rs` |
 //! | Quest | §3.2: bound of a page by its least and greatest keys | `shaders/kv/page_bounds.wgsl`, `src/kv/policy/leoam/mod.rs` |
 //! | KIVI | §3: keys by channel, values by token | `src/kv/quantize_page.rs`, `src/gpu/kernels/kv_format.rs`, `shaders/kv/quantize_pages.wgsl` |

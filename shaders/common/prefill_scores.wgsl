@@ -10,7 +10,6 @@ struct Params {
     n_keys: u32,        // keys in the tile that exist
     n_tile_keys: u32,   // row stride of s, a multiple of 8
     mask_from: u32,     // token 0 attends to this many keys of the segment (including itself); token t to t more
-    first_token: u32,   // token 0 is this token of q
 }
 #params
 @group(0) @binding(0) var<storage, read> q: array<Four>;
@@ -24,7 +23,7 @@ const MASKED: f32 = -3.0e38;
 // Begin of q of row r, in vec4. Rows beyond the end read the last row and are not stored.
 fn q_row(r: u32, g: u32) -> u32 {
     let row = min(r, params.n_rows - 1u);
-    let t = params.first_token + row / params.group;
+    let t = row / params.group;
     return ((t * params.n_head + g * params.group + row % params.group) * HEAD_DIM) / 4u;
 }
 

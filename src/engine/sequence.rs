@@ -141,7 +141,6 @@ impl Sequence {
         let began = Instant::now();
         runner.truncate(cached);
         runner.reserve(gpu, target.len())?;
-        runner.begin_prompt(target.len());
         runner.watch_device(gpu, port)?;
         runner.pacer.set_whole(false);
         runner.begin_steps();
@@ -196,7 +195,6 @@ impl Sequence {
         let began = Instant::now();
         runner.begin_steps();
         runner.pacer.set_whole(false);
-        runner.begin_prompt(target.len());
         let rest = target.get(n_shared..).unwrap_or_default();
         let (mut done, mut last) = (0, 1);
         while done < rest.len() {

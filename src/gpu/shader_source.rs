@@ -29,8 +29,6 @@ embed!(
     "attention/decode_split_subgroup",
     "attention/decode_split_subgroup8",
     "kv/dequantize_pages",
-    "attention/page_logsumexp",
-    "attention/page_attention",
     "attention/prefill_flash",
     "attention/prefill_flash_matrices",
     "attention/prefill_scores",

@@ -255,11 +255,6 @@ impl Residency {
         self.layers[layer].group_in.iter().skip(first_frame).take(n_frames).any(Option::is_some)
     }
 
-    /// Resident pages of a layer, by frame.
-    pub fn groups_in_order(&self, layer: usize) -> impl Iterator<Item = u32> + '_ {
-        self.layers[layer].group_in.iter().flatten().copied()
-    }
-
     /// Groups before `n_groups` without a frame in a layer.
     pub fn missing(&self, layer: usize, n_groups: u32) -> Vec<u32> {
         (0..n_groups).filter(|g| self.frame(layer, *g).is_none()).collect()

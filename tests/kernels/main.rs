@@ -12,7 +12,6 @@ mod kv_pages;
 mod microbenchmark;
 mod norm;
 mod page_abstracts;
-mod page_attention;
 mod qk_scores;
 mod sample;
 mod selected_attention;

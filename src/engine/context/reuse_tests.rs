@@ -47,7 +47,6 @@ fn prompt(runner: &ModelRunner, documents: &[usize]) -> (Vec<u32>, DocumentToken
 fn logits(gpu: &Gpu, runner: &mut ModelRunner, documents: &[usize]) -> Vec<Vec<f32>> {
     let (tokens, begins) = prompt(runner, documents);
     runner.open_documents(gpu, &begins).unwrap();
-    runner.begin_prompt(tokens.len());
     runner.reserve(gpu, tokens.len()).unwrap();
     let n_prompt = tokens.len() - N_COMPARED;
     while runner.tokens.len() < n_prompt {

@@ -62,7 +62,6 @@ impl Score {
         let before = *self.before.get_or_insert_with(|| runner.usage());
         runner.reserve(gpu, self.tokens.len())?;
         runner.watch_device(gpu, port)?;
-        runner.begin_prompt(0);
         let mut policy = runner.begin_answer(gpu, self.tokens.len() - self.n_prefix, self.n_prefix)?;
         policy.iter_mut().for_each(|policy| policy.mass_steps = MassSteps::All);
         let mut stop = StopReason::Length;

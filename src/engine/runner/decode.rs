@@ -18,13 +18,7 @@ use crate::engine::selection::sequence_policy::SequencePolicy;
 use crate::gpu::Gpu;
 
 impl ModelRunner {
-    /// Begins the prefill of a prompt of `n_tokens`.
-    pub(in crate::engine) fn begin_prompt(&mut self, n_tokens: usize) {
-        self.exec.selector.iter_mut().for_each(|selector| selector.begin_prompt(n_tokens));
-    }
-
-    /// Policy state of an answer of up to `n_steps` tokens, after `n_context` tokens in complete pages, whose prompt was prefilled
-    /// last. None if the model has no policy, or if reading everything is faster than selecting.
+    /// Policy state of an answer of up to `n_steps` tokens, after `n_context` tokens in complete pages. None if the model has no policy, or if reading everything is faster than selecting.
     ///
     /// # Errors
     /// Numbers of the policy that are out of range.

@@ -29,8 +29,6 @@ use crate::telemetry::Hub;
 pub(in crate::engine) struct RunOps {
     pub(in crate::engine) prefill: PrefillBindings,
     pub(in crate::engine) decode: Binding,
-    /// KV pages and their block table
-    pub(in crate::engine) keys: [Slice; 2],
 }
 
 /// Bind groups of one layer's tail.
@@ -211,7 +209,6 @@ impl Executor {
         Ok(RunOps {
             prefill: ops.prefill.bind(gpu, [&a.q, kv, table, &a.scores, &a.prefill_state, &a.attn])?,
             decode: ops.decode.bind_split(gpu, [&a.q, kv, table, acc, state])?,
-            keys: [kv.clone(), table.clone()],
         })
     }
 

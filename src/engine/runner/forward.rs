@@ -75,8 +75,6 @@ impl Executor {
         }
         let is_streamed = !self.in_place.is_active && (!is_selective || n_context < KV_PAGE_TOKENS);
         self.kv.begin_pass(gpu, n_context, is_streamed);
-        let n_observable = if matches!(pass, Pass::Chunk(..)) { n } else { 0 };
-        self.begin_observation(gpu, positions[0], n_observable, n_context);
         self.embed(gpu, pacer, ids.as_deref(), &positions)?;
         let mut hidden = HiddenForm::Plain;
         for layer_idx in 0..self.model.dims.n_layer {
@@ -96,7 +94,6 @@ impl Executor {
             pacer.layer_recorded(gpu, layer_idx + 1)?;
         }
         self.hidden.set(hidden);
-        self.end_observation(gpu, pacer)?;
         if is_context {
             self.kv.end_pass(n_context + n);
         }
@@ -218,15 +215,10 @@ impl Executor {
             Pass::Chunk(tokens, _) => Progress::Chunk(ChunkProgress {
                 n_tokens: tokens.len(),
                 runs_left: resident.len() + batches.len() + 1,
-                n_pages: 0,
                 is_first: true,
             }),
             Pass::Rows(rows) => Progress::Rows(Splits::new(&self.model.page_attention.decode, rows, n_context, &shared)),
         };
-        if self.observation_window().is_some() {
-            let pages = self.kv.pages_in_order(layer_idx);
-            self.selector.iter_mut().for_each(|selector| selector.observe(&pages));
-        }
         for (segment_idx, n_pages) in resident {
             let run = KeyRun::of_pages(n_pages, self.kv.shapes()[segment_idx].n_blocks());
             self.attend_run(gpu, pacer, &self.model.page_attention, &self.segments[segment_idx][layer_idx], run, &mut progress)?;
@@ -247,9 +239,6 @@ impl Executor {
             let run = KeyRun::of_pages(*n_pages, exec.kv.plan().slot_pages * BLOCKS_PER_PAGE);
             exec.attend_run(gpu, pacer, &exec.model.page_attention, &exec.slots[slot], run, &mut progress)
         })?;
-        if let Some(window) = self.observation_window() {
-            window.record_layer(&mut pacer.recorder);
-        }
         Ok(match &progress {
             Progress::Rows(splits) => self.merge_rows(pacer, layer_idx, splits),
             Progress::Chunk(_) => ActivationForm::F32,
@@ -371,13 +360,8 @@ impl Executor {
                 is_last: progress.runs_left == 0 && first_key + here == run.n_keys,
             };
             attention.prefill.record(&mut pacer.recorder, &ops.prefill, tile);
-            if let Some(window) = self.observation_window().filter(|_| run.n_pages > 0) {
-                let first_page = progress.n_pages + first_key / KV_PAGE_TOKENS;
-                window.record_tile(gpu, &mut pacer.recorder, &ops.keys, &tile, first_page)?;
-            }
             pacer.add(gpu, (4 * n * here * self.model.dims.q_dim()) as f64)?;
         }
-        progress.n_pages += run.n_pages;
         Ok(())
     }
 
@@ -443,8 +427,6 @@ enum Progress {
 struct ChunkProgress {
     n_tokens: usize,
     runs_left: usize,
-    /// complete pages read so far
-    n_pages: usize,
     is_first: bool,
 }
 

@@ -56,8 +56,6 @@ pub(in crate::engine) struct KeyRun {
     pub n_blocks: usize,
     /// keys visible to the first token; each later token has one more
     pub mask_from: usize,
-    /// complete pages, visible to every token; 0 for a tail
-    pub n_pages: usize,
 }
 
 /// Splits of decode attention of several rows: the shared pages, and the tail of each row.
@@ -114,7 +112,7 @@ impl SequenceKv<'_> {
     /// Keys of the tail visible to the next `n` tokens.
     pub fn run(&self, exec: &Executor, n_context: usize, n: usize) -> KeyRun {
         let n_tokens = self.n_tokens(n_context);
-        KeyRun { n_keys: n_tokens + n, n_blocks: self.n_blocks(exec), mask_from: n_tokens + 1, n_pages: 0 }
+        KeyRun { n_keys: n_tokens + n, n_blocks: self.n_blocks(exec), mask_from: n_tokens + 1 }
     }
 
     /// Counts the tokens of a pass in a tail. The context counts its own.
@@ -189,7 +187,7 @@ impl<'a> Pass<'_, 'a> {
 impl KeyRun {
     /// Run of complete pages, visible to every token.
     pub fn of_pages(n_pages: usize, n_blocks: usize) -> KeyRun {
-        KeyRun { n_keys: n_pages * KV_PAGE_TOKENS, n_blocks, mask_from: n_pages * KV_PAGE_TOKENS, n_pages }
+        KeyRun { n_keys: n_pages * KV_PAGE_TOKENS, n_blocks, mask_from: n_pages * KV_PAGE_TOKENS }
     }
 }
 

@@ -238,7 +238,7 @@ impl Executor {
             let blocks: Vec<Vec<SelectedBlock>> = row.chunks_exact(sizes.n_table().max(1)).map(blocks_of).collect();
             let pages = unique(blocks.iter().flatten().map(SelectedBlock::page).collect());
             let selection = Selection { blocks, pages, n_evaluations: 0 };
-            RowSelection { selection, tracked: Vec::new(), next: None }
+            RowSelection { selection, next: None }
         };
         Ok(entries.chunks_exact((n_kv_head * sizes.n_table()).max(1)).map(of_row).collect())
     }

@@ -4,7 +4,6 @@
 //! q ──────────► page bounds, token scores ─┬─ readback ─► policy of each sequence ─► blocks per KV head, pages to fetch
 //!                                          │     └─ q · keys in RAM ─┘
 //! q of l + 1, estimated ─► page bounds ────┘                └─► prefetch of layer l + 1, while l computes
-//! observation window, last steps ─► retained pages: scored token by token in any tier
 //! merge ◄─ blocks in staging buffers ◄─ tails (always read) ◄─ blocks in frames ◄─ fetched pages
 //! ```
 //! 1. The policy uses no buffer: bounds, scores and tiers in, a selection out. 2. New tokens are always read. 3. Prefill and
@@ -18,8 +17,6 @@ mod device_selection;
 mod device_step;
 pub(in crate::engine) mod fetch;
 mod lookahead;
-mod observation;
-mod observation_window;
 mod overlap;
 pub(in crate::engine) mod page_attention;
 pub(in crate::engine) mod page_attention_meter;
@@ -41,13 +38,11 @@ use crate::gpu::kernels::page_bounds::PageBoundsKernel;
 use crate::gpu::kernels::qk_scores::QkScores;
 use crate::gpu::{Binding, Buffer, Gpu, Recorder, SelectionCosts, Slice};
 use crate::kv::policy::access_frequency::FrequencyTable;
-use crate::kv::policy::retention::RetainedPages;
 use crate::kv::policy::{Lookahead, PolicySpec, selection_pays};
 use crate::kv::{KvSpec, VramCache};
 use crate::telemetry::{ENGINE_LANE, EventLane, Hub};
 use device_selection::{DeviceCounters, DeviceSelection};
 use lookahead::{LookaheadOps, Prefetched};
-use observation_window::ObservationWindow;
 use overlap::OverlapController;
 use selected_ops::SelectedOps;
 use sequence_policy::SequencePolicy;
@@ -79,10 +74,6 @@ pub(in crate::engine) struct Selector {
     lookahead: Option<LookaheadOps>,
     /// prefetch of the next layer
     prefetched: Option<Prefetched>,
-    /// set while the end of a prompt is prefilled
-    observation_window: Option<ObservationWindow>,
-    /// observed attention of the prompt in prefill
-    observed: RetainedPages,
     /// decode steps since the model was loaded
     clock: u64,
     mass: MeasuredMass,
@@ -145,8 +136,6 @@ impl Selector {
             rows: ONE_ROW,
             lookahead: if estimates { Some(LookaheadOps::new(gpu, parts, 1)?) } else { None },
             prefetched: None,
-            observation_window: None,
-            observed: RetainedPages::default(),
             score_pages,
             bindings: LayerBindings::default(),
             segments: Vec::new(),
@@ -170,19 +159,16 @@ impl Selector {
         self.clock += 1;
     }
 
-    /// Policy state of an answer of up to `n_steps` tokens to the last prefilled prompt.
+    /// Policy state of an answer of up to `n_steps` tokens.
     ///
     /// # Errors
     /// Invalid parameters of the policy.
     pub(in crate::engine) fn begin_answer(&mut self, n_steps: usize, dims: &ModelDims) -> Result<SequencePolicy, EngineError> {
-        let mut retained = std::mem::take(&mut self.observed);
-        retained.end_prompt(&self.spec);
-        retained.record_retained(&mut self.frequency, self.clock);
         self.overlap.pause();
         self.prefetched = None;
         self.mass.pages.clear();
         self.device.forget();
-        SequencePolicy::new(self.spec, n_steps, dims, retained)
+        SequencePolicy::new(self.spec, n_steps, dims)
     }
 
     /// The policy of an answer of `n_steps` over the first `n_pages`: layers in which reading everything is faster do so. None if

@@ -18,7 +18,6 @@ use crate::engine::selection::SelectionStats;
 use crate::engine::selection::stats::DeviceCounts;
 use crate::gpu::kernels::selection::SelectionSizes;
 use crate::kv::RamKeys;
-use crate::kv::policy::retention::{OffloadedHits, RetainedPages};
 use crate::kv::policy::scores::{PageBounds, PageScores, ScoreRuns, ScoreTotals};
 use crate::kv::policy::{LayerView, Lookahead, Policy, PolicySpec, Selection, Tier, unique};
 
@@ -53,7 +52,6 @@ pub(in crate::engine) struct SequencePolicy {
     bound_slack: Vec<Vec<f32>>,
     /// by layer: candidates of the last step, in any tier
     candidates: Vec<Vec<u32>>,
-    pub retained: RetainedPages,
     /// decode step of the answer
     pub step: usize,
     /// maximum steps of the answer
@@ -98,8 +96,8 @@ pub(in crate::engine) struct RowScores {
     pub scores: Vec<f32>,
     /// the candidates come from the estimate or the last step
     pub is_predicted: bool,
-    /// offloaded pages of the observation window
-    pub hits: OffloadedHits,
+    /// candidates on disk alone, which are read to score them
+    pub on_disk: Vec<u32>,
     /// bounds on attention weights `[G, P]`, from the scores of the first readback
     weights: Vec<[f32; 2]>,
 }
@@ -107,8 +105,6 @@ pub(in crate::engine) struct RowScores {
 /// Outcome of one layer for one sequence.
 pub(in crate::engine) struct RowSelection {
     pub selection: Selection,
-    /// newly tracked pages of this step
-    pub tracked: Vec<u32>,
     /// candidates of the next layer, and its pages to prefetch
     pub next: Option<(Vec<u32>, Vec<u32>)>,
 }
@@ -127,18 +123,12 @@ impl SequencePolicy {
     ///
     /// # Errors
     /// Invalid parameters of `spec`.
-    pub fn new(
-        spec: PolicySpec,
-        n_steps: usize,
-        dims: &ModelDims,
-        retained: RetainedPages,
-    ) -> Result<SequencePolicy, EngineError> {
+    pub fn new(spec: PolicySpec, n_steps: usize, dims: &ModelDims) -> Result<SequencePolicy, EngineError> {
         Ok(SequencePolicy {
             spec,
             policy: spec.policy().map_err(|e| EngineError::Policy(e.to_string()))?,
             bound_slack: vec![vec![0.0; dims.n_head]; dims.n_layer],
             candidates: vec![Vec::new(); dims.n_layer],
-            retained,
             step: 0,
             n_steps: n_steps.max(1),
             mass_steps: MassSteps::None,
@@ -201,16 +191,17 @@ impl SequencePolicy {
         let mut pages = if row.is_predicted { self.policy.unpredicted_candidates(&view) } else { self.policy.candidates(&view) };
         let scored: HashSet<u32> = row.runs.pages.iter().copied().collect();
         pages.retain(|page| !scored.contains(page));
-        row.hits.on_disk.extend(at.ram_keys.missing_from_ram(&self.policy.offloaded_candidates(&view)));
-        pages.extend_from_slice(&row.hits.on_disk);
+        row.on_disk = at.ram_keys.missing_from_ram(&self.policy.offloaded_candidates(&view));
+        pages.extend_from_slice(&row.on_disk);
         unique(pages)
     }
 
     /// Selects the tokens that attention reads, and estimates the pages of the next layer.
     pub fn select(&mut self, at: &LayerInputs, row: &mut RowScores) -> RowSelection {
         let mut totals = row.totals(at.n_head);
-        let offloaded = || row.hits.in_ram(self.policy.offloaded_candidates(&self.view(at, &row.weights)));
-        let (pages, in_ram) = at.ram_keys.scores(offloaded, &row.q);
+        let mut offloaded = self.policy.offloaded_candidates(&self.view(at, &row.weights));
+        offloaded.retain(|page| !row.on_disk.contains(page));
+        let (pages, in_ram) = at.ram_keys.scores(&offloaded, &row.q);
         totals.add(&in_ram);
         row.runs.add_run(&pages, &mut row.scores, in_ram);
         let n_pages = at.tiers.len();
@@ -220,12 +211,11 @@ impl SequencePolicy {
         let bounds = row.bounds.of_weights(&self.bound_slack[at.layer], at.n_kv_head);
         let view = LayerView { scores: Some(&tokens), ..self.view(at, &bounds) };
         let selection = self.policy.select(&view);
-        let tracked = self.retained.track(&self.spec, &view);
         let anywhere = vec![Tier::Vram; n_pages];
         if self.spec.kind.reads_abstracts() {
             self.candidates[at.layer] = self.policy.candidates(&LayerView { tiers: &anywhere, ..view });
         }
-        RowSelection { selection, tracked, next: self.predict(at, row.next_bounds.take(), &anywhere) }
+        RowSelection { selection, next: self.predict(at, row.next_bounds.take(), &anywhere) }
     }
 
     /// Candidates of the next layer and its pages to prefetch. None without estimated bounds, unless the policy is a window.

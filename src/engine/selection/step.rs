@@ -32,7 +32,6 @@ use crate::engine::selection::token_scorer::ScoreOps;
 use crate::engine::selection::{PREFER_EVERY, Selector};
 use crate::gpu::kernels::linear::ActivationForm;
 use crate::gpu::{Binding, Gpu, Recorder};
-use crate::kv::policy::retention::{OffloadedHits, TRACKED_WEIGHT};
 use crate::kv::policy::scores::{PageBounds, head_masses};
 use crate::kv::policy::{Lookahead, SelectedBlock, unique};
 use crate::kv::{BlockTable, SelectedStream, StagedBatch};
@@ -112,9 +111,6 @@ impl Executor {
         self.take_arrived(device, layer, prefetched.as_mut(), &mut recorded)?;
         let mut scores = self.evaluate(s, device, layer, n_context, rows, prefetched.as_ref(), &mut recorded)?;
         self.take_arrived(device, layer, prefetched.as_mut(), &mut recorded)?;
-        for (row, scores) in policies(rows).zip(&mut scores) {
-            scores.hits = self.offloaded_hits(row, layer, n_pages);
-        }
         let began = Instant::now();
         let selected = self.select_rows(s, device, layer, n_context, rows, &mut scores, &mut recorded)?;
         policies(rows).for_each(|policy| policy.stats.evaluation += began.elapsed());
@@ -221,12 +217,6 @@ impl Executor {
         Ok(scores)
     }
 
-    /// Offloaded pages of a layer that the sequence retains or tracks.
-    pub(in crate::engine) fn offloaded_hits(&self, policy: &SequencePolicy, layer: usize, n_pages: usize) -> OffloadedHits {
-        let is_resident = |page| self.kv.is_resident(layer, page);
-        policy.retained.offloaded_hits((layer, policy.step), n_pages, is_resident, &self.kv.keys_in_ram(layer))
-    }
-
     /// Scores the remaining pages, then selects for every sequence.
     #[allow(clippy::too_many_arguments, reason = "the layer's whole state, once")]
     fn select_rows(
@@ -246,7 +236,7 @@ impl Executor {
         let (tiers, next_tiers) = (tiers.as_slice(), next_tiers.as_deref());
         let at = LayerInputs { layer, n_head, n_kv_head, tiers, ram_keys: self.kv.keys_in_ram(layer), next_tiers };
         let wanted: Vec<Vec<u32>> = policies(rows).zip(scores.iter_mut()).map(|(p, row)| p.pages_to_score(&at, row)).collect();
-        if scores.iter().any(|row| !row.hits.on_disk.is_empty()) {
+        if scores.iter().any(|row| !row.on_disk.is_empty()) {
             // They are transferred through the staging buffers.
             self.submit_slots(device.gpu, device.pacer, recorded)?;
         }
@@ -257,8 +247,6 @@ impl Executor {
             [(policy, row)] => vec![policy.select(&at, row)],
             pairs => pairs.par_iter_mut().map(|(policy, row)| policy.select(&at, row)).collect(),
         };
-        let tracked = unique(selected.iter().flat_map(|row| &row.tracked).copied().collect());
-        s.frequency.record(layer, s.clock, &tracked, TRACKED_WEIGHT);
         if selected.iter().any(|row| row.next.is_some()) {
             let candidates = selected.iter().map(|row| row.next.as_ref().map_or(Vec::new(), |(pages, _)| pages.clone()));
             s.prefetched = Some(Prefetched { layer: next, candidates: candidates.collect(), arrived: Vec::new() });

@@ -14,7 +14,6 @@ pub mod linear;
 mod matrix_lanes;
 pub mod norm;
 pub mod page_abstracts;
-pub mod page_attention;
 pub mod page_bounds;
 pub mod qk_scores;
 pub mod quantize_pages;
@@ -49,7 +48,6 @@ pub fn variants() -> Vec<KernelKey> {
             keys.push(dequantize_pages::key(2, head_dim, element));
         }
     }
-    keys.extend(page_attention::variants());
     keys.extend(sample::variants());
     keys.extend(selection::variants());
     keys

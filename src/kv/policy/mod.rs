@@ -20,7 +20,6 @@ pub mod fidelity;
 pub mod h2o;
 pub mod leoam;
 mod registry;
-pub mod retention;
 pub mod scores;
 mod selection;
 mod selection_cost;

@@ -58,10 +58,10 @@ impl RamKeys<'_> {
     }
 
     /// Those of `pages` that are in RAM, and the scores of all their keys for queries f32 `[H, D]`: f32 `[H, n_keys]`.
-    /// Without offload tiers both are empty, and `pages` is not called.
-    pub fn scores(&self, pages: impl FnOnce() -> Vec<u32>, q: &[f32]) -> (Vec<u32>, Vec<f32>) {
+    /// Without offload tiers both are empty.
+    pub fn scores(&self, pages: &[u32], q: &[f32]) -> (Vec<u32>, Vec<f32>) {
         let Some(ram_pages) = self.ram_pages else { return (Vec::new(), Vec::new()) };
-        let ids = pages().into_iter().map(|page| PageId::kv(self.layer as u32, page));
+        let ids = pages.iter().map(|page| PageId::kv(self.layer as u32, *page));
         let resident = ram_pages.of(ids, self.spec.page_bytes() as usize);
         let (resident, bytes): (Vec<PageId>, Vec<PageBytes>) = resident.into_iter().unzip();
         (resident.iter().map(|page| page.group).collect(), score_keys(self.spec, &bytes, q))

@@ -63,13 +63,6 @@ impl VramCache {
         self.stream.of_layer(layer).map(|b| b.groups.len()).collect()
     }
 
-    /// Pages of a layer in the order of full attention: those in frames, then those of the stream.
-    pub fn pages_in_order(&self, layer: usize) -> Vec<u32> {
-        let framed = self.residency.groups_in_order(layer);
-        let streamed = self.stream.of_layer(layer).filter(|_| self.has_offload()).flat_map(|b| b.groups.iter().copied());
-        framed.chain(streamed).collect()
-    }
-
     /// True if the next batch of the stream has arrived.
     ///
     /// # Errors

@@ -23,7 +23,6 @@ use matrix_tiling::{MatrixDevice, MatrixTiling};
 use tiled::{Tiled, TiledBindings};
 
 pub use key_tile::KeyTile;
-pub use tiled::PrefillScores;
 
 /// Kernels that compute prefill attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -161,14 +160,6 @@ impl AttentionPrefill {
     /// Variant of these kernels.
     pub fn variant(&self) -> PrefillVariant {
         self.variant
-    }
-
-    /// Kernels of the scores and softmax alone, for the same shape and format.
-    ///
-    /// # Errors
-    /// A kernel that does not compile, or a lost device.
-    pub fn scores_only(&self, gpu: &Gpu) -> Result<PrefillScores, GpuError> {
-        PrefillScores::new(gpu, self.shape, self.element)
     }
 
     /// Bytes of the scores buffer for T tokens and a tile of `n_keys`. Flash attention needs none: 16, as a placeholder.

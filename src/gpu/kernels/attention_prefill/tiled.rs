@@ -20,8 +20,8 @@ pub(super) struct Tiled {
     head_dim: usize,
 }
 
-/// Scores and softmax alone: weights exp(q · k - max) f32 `[G, T * group, n_tile_keys]`, max and sum.
-pub struct PrefillScores {
+/// Kernels of the scores and softmax: weights exp(q · k - max) f32 `[G, T * group, n_tile_keys]`, max and sum.
+struct PrefillScores {
     scores: Arc<Kernel>,
     softmax: Arc<Kernel>,
     n_head: usize,
@@ -47,13 +47,6 @@ struct ScoreParams {
     n_keys: u32,
     n_tile_keys: u32,
     mask_from: u32,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-struct RowScoreParams {
-    scores: ScoreParams,
-    first_token: u32,
 }
 
 #[repr(C)]
@@ -97,7 +90,7 @@ impl Tiled {
     pub(super) fn new(gpu: &Gpu, shape: [usize; 3], element: KvFormat, subgroup8: bool) -> Result<Tiled, GpuError> {
         let [_, n_kv_head, head_dim] = shape;
         let [.., values] = keys(n_kv_head, head_dim, element, subgroup8);
-        let scores = PrefillScores::with_variant(gpu, shape, element, subgroup8)?;
+        let scores = PrefillScores::new(gpu, shape, element, subgroup8)?;
         Ok(Tiled { scores, values: gpu.kernel(&values)?, head_dim })
     }
 
@@ -110,7 +103,7 @@ impl Tiled {
 
     /// Records the three dispatches of one tile.
     pub(super) fn record(&self, recorder: &mut Recorder, bindings: &TiledBindings, tile: KeyTile) {
-        self.scores.record(recorder, &bindings.scores, tile, 0);
+        self.scores.record(recorder, &bindings.scores, tile);
         let values = ValueParams {
             scores: self.scores.params(tile),
             is_first: u32::from(tile.is_first),
@@ -122,15 +115,7 @@ impl Tiled {
 }
 
 impl PrefillScores {
-    /// Compiles the kernels for real GPUs, for H, G, D = `shape`.
-    ///
-    /// # Errors
-    /// A kernel that does not compile, or a lost device.
-    pub fn new(gpu: &Gpu, shape: [usize; 3], element: KvFormat) -> Result<PrefillScores, GpuError> {
-        PrefillScores::with_variant(gpu, shape, element, false)
-    }
-
-    fn with_variant(
+    fn new(
         gpu: &Gpu,
         [n_head, n_kv_head, head_dim]: [usize; 3],
         element: KvFormat,
@@ -140,26 +125,15 @@ impl PrefillScores {
         Ok(PrefillScores { scores: gpu.kernel(&scores)?, softmax: gpu.kernel(&softmax)?, n_head, n_kv_head, subgroup8 })
     }
 
-    /// Bytes of the scores buffer for T tokens and a tile of `n_keys`.
-    pub fn scores_bytes(&self, n_tokens: usize, n_keys: usize) -> u64 {
-        scores_bytes(self.n_head, n_tokens, n_keys)
-    }
-
-    /// Binds q f32 `[T, H, D]`, the blocks and table of the segment, the score and state buffers.
-    ///
-    /// # Errors
-    /// Buffers that the GPU refuses to bind.
-    pub fn bind(&self, gpu: &Gpu, [q, kv, table, scores, state]: [&Slice; 5]) -> Result<[Binding; 2], GpuError> {
+    fn bind(&self, gpu: &Gpu, [q, kv, table, scores, state]: [&Slice; 5]) -> Result<[Binding; 2], GpuError> {
         Ok([gpu.bind(&self.scores, &[q, kv, table, scores])?, gpu.bind(&self.softmax, &[scores, state])?])
     }
 
-    /// Records the two dispatches of `tile.n_tokens` tokens of q, from `first_token` on.
-    pub fn record(&self, recorder: &mut Recorder, [scores, softmax]: &[Binding; 2], tile: KeyTile, first_token: usize) {
+    fn record(&self, recorder: &mut Recorder, [scores, softmax]: &[Binding; 2], tile: KeyTile) {
         let params = self.params(tile);
         let ScoreParams { n_rows, n_tile_keys, .. } = params;
         let g = self.n_kv_head as u32;
-        let of_scores = RowScoreParams { scores: params, first_token: first_token as u32 };
-        recorder.dispatch(&self.scores, scores, &of_scores, [n_tile_keys.div_ceil(64), self.row_tiles(tile), g]);
+        recorder.dispatch(&self.scores, scores, &params, [n_tile_keys.div_ceil(64), self.row_tiles(tile), g]);
         let of_softmax = SoftmaxParams { n_rows, n_tile_keys, is_first: u32::from(tile.is_first) };
         recorder.dispatch(&self.softmax, softmax, &of_softmax, [n_rows, g, 1]);
     }

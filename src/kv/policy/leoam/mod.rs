@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! page bounds ─► candidates: pages in VRAM that may matter ─► the GPU scores their tokens
-//!             └► offloaded candidates: the best elsewhere by bound ─► the CPU scores those in RAM
+//!             └► offloaded candidates: the best elsewhere by bound ─► the CPU scores those in RAM, the GPU those read from disk
 //! pages with scores: chunks of 8 to 64 tokens ────────┐
 //! other pages: one chunk each, with a corrected bound ┴─► Tree ─► the best tokens per KV head ─► Selection
 //!                                                         └─► density of this layer ─► chunks of its next step
@@ -13,11 +13,11 @@
 //!
 //! Shapes: G KV heads, P pages; densities `[L]`. Units: tokens; scores as in [`LayerView`].
 //!
-//! Sources: LeoAM §4.2 (tree), LeoAM §4.2 eq. 2, LeoAM §4.2 eq. 3, LeoAM §4.3 (chunks on disk stay whole), LeoAM §6.1
+//! Sources: LeoAM §4.2 (tree), LeoAM §4.2 eq. 2, LeoAM §4.2 eq. 3, LeoAM §6.1
 //! (10 %, first two layers 50 %; chunks of 64, and of 8 in those layers and the first steps). Difference: a page without
 //! scores counts by its mean token mass, estimated from its bound and from scored pages with similar bounds. By its best
 //! token it would always win: a maximum over 64 keys and all dimensions is far too high, and would select 63 other tokens
-//! with it.
+//! with it. Candidates on disk are read and scored as well (LeoAM §4.3 reads them whole, by their bounds).
 
 pub mod abstracts;
 mod initial_chunks;
