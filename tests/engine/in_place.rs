@@ -11,7 +11,7 @@ use strata::gpu::{DevicePool, FeatureOverrides};
 use strata::telemetry::{Cause, EventKind, History, Link, Track};
 
 use crate::common::nmse;
-use crate::teacher_forcing::{rows, tokens_of};
+use crate::teacher_forcing::{files, rows, tokens_of};
 use crate::{engine_on, finish, half_document, saved_as};
 
 /// Devices that read RAM in place, with the kernels for software devices.
@@ -231,4 +231,29 @@ fn answers_come_from_pages_on_disk_that_are_paged_in() {
         assert!(selection.evaluation_ms_per_step == 0.0 && selection.share_read < 0.45, "{selection:?}");
         assert!(summary.moved_bytes.disk_to_ram > 0 && summary.kv_peak_bytes.ram <= 5 << 20, "{:?}", summary.moved_bytes);
     }
+}
+
+#[test]
+fn corrupt_pages_are_recomputed_when_they_are_paged_in() {
+    let test = "corrupt_pages_are_recomputed_when_they_are_paged_in";
+    let dir = tempfile::tempdir().unwrap();
+    let options = LoadOptions { kv_dir: Some(dir.path().to_owned()), ..with_ram(1.0, Some(1 << 20), 3 << 20) };
+    let Some(handle) = start(test, options) else { return };
+    let text = half_document()[..6000].to_owned();
+    let tokens = tokens_of(&text);
+    let documents = vec![saved_as("half.txt", &text, 1)];
+    handle.send(EngineCommand::Prefill { request: 1, text, documents });
+    finish(&handle).1.unwrap();
+    let score = || EngineCommand::Score { request: 2, tokens: tokens.clone(), n_prefix: tokens.len() - 8 };
+    let (want, _, intact) = rows(&handle, score());
+    assert!(intact.pages.recomputed == 0 && intact.moved_bytes.disk_to_ram > 0, "{intact:?}");
+    let arena = files(dir.path()).into_iter().find(|path| path.ends_with("kv-0000.arena")).unwrap();
+    let mut bytes = std::fs::read(&arena).unwrap();
+    bytes.chunks_mut(PAGE_BYTES as usize).step_by(20).for_each(|page| page[1000] ^= 0x10);
+    std::fs::write(&arena, bytes).unwrap();
+    let (got, _, damaged) = rows(&handle, score());
+    let (error, _) = nmse(&got, &want);
+    assert!(error <= 1e-6, "{error:.2e}");
+    assert!(damaged.pages.recomputed > 0, "{damaged:?}");
+    assert_eq!(damaged.selection.unwrap().evaluation_ms_per_step, 0.0, "the CPU selects nothing");
 }

@@ -106,7 +106,7 @@ fn score_over_corrupt_pages_recomputes_them_and_emits_every_row_once() {
 }
 
 /// Every file under `dir`.
-fn files(dir: &Path) -> Vec<PathBuf> {
+pub fn files(dir: &Path) -> Vec<PathBuf> {
     let (dirs, mut files): (Vec<_>, Vec<_>) =
         std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()).partition(|p| p.is_dir());
     files.extend(dirs.iter().flat_map(|dir| self::files(dir)));
