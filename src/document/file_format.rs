@@ -79,12 +79,35 @@ impl FileFormat {
 /// True if the whole file is text: it begins as no other format does, or only its first letters do.
 fn is_text(bytes: &[u8]) -> bool {
     let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
-    let tail = bytes.get(bytes.len().saturating_sub(TAIL_BYTES)..).unwrap_or(bytes);
-    let ends_as_pdf = || contains(tail, "startxref") && contains(bytes, " obj");
-    let is_pdf = head.starts_with(b"%PDF-") && ends_as_pdf();
-    let is_rtf = head.starts_with(b"{\\rtf1") && tail.trim_ascii_end().ends_with(b"}");
     let begins_as_other = head.starts_with(b"%PDF-") || head.starts_with(b"PK\x03\x04") || binary_kind(head).is_some();
-    !is_pdf && !is_rtf && (!begins_as_other || encoding::decode(bytes, false).is_ok_and(|decoded| decoded.is_plain()))
+    !begins_as_other || (!is_whole_pdf(bytes) && !is_whole_rtf(bytes) && encoding::decode(bytes, false).is_ok())
+}
+
+/// True if the bytes begin as a PDF, have objects, and end with the place of its table of them.
+fn is_whole_pdf(bytes: &[u8]) -> bool {
+    let tail = bytes.get(bytes.len().saturating_sub(TAIL_BYTES)..).unwrap_or(bytes);
+    let last_lines = tail.trim_ascii_end().strip_suffix(b"%%EOF").map(<[u8]>::trim_ascii_end);
+    let ends_as_pdf = last_lines.is_some_and(|lines| {
+        let n_digits = lines.iter().rev().take_while(|b| b.is_ascii_digit()).count();
+        let (before, place) = lines.split_at(lines.len() - n_digits);
+        !place.is_empty() && before.trim_ascii_end().ends_with(b"startxref")
+    });
+    ends_as_pdf && bytes.starts_with(b"%PDF-") && contains(bytes, " obj")
+}
+
+/// True if the bytes are one RTF group from the first to the last.
+fn is_whole_rtf(bytes: &[u8]) -> bool {
+    let (mut depth, mut bytes_left) = (0usize, bytes.trim_ascii_end().iter());
+    while let Some(b) = bytes_left.next() {
+        match b {
+            b'\\' => drop(bytes_left.next()),
+            b'{' => depth += 1,
+            b'}' if depth == 1 => return bytes.starts_with(b"{\\rtf1") && bytes_left.all(|b| *b == 0),
+            b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
 }
 
 fn has_extension(name: &str, extensions: &[&str]) -> bool {
@@ -162,6 +185,10 @@ mod tests {
             ("note.txt", b"{\\rtf1 begins an RTF file", FileFormat::Text),
             ("note.log", b"GGUF is the format of a model", FileFormat::Text),
             ("note.txt", "Rar! rief er über den Hof".as_bytes(), FileFormat::Text),
+            ("note.txt", b"GIF89a is a format. Gr\xFC\xDFe aus K\xF6ln, sagte der M\xFCller zu den Br\xFCdern", FileFormat::Text),
+            ("note.md", b"%PDF-1.7 begins it.\n    1 0 obj\n    endobj\nand `startxref` ends it.", FileFormat::Text),
+            ("note.txt", b"%PDF-1.4\n1 0 obj\nendobj\nstartxref\n9\n%%EOF\n\nThis is the smallest one.", FileFormat::Text),
+            ("note.md", b"{\\rtf1 a {\\b word} \\} } is a group, and so is {this}", FileFormat::Text),
             ("note.txt", b"PK\x03\x04....word/document.xml", FileFormat::Docx),
             ("real.txt", b"%PDF-1.7\n1 0 obj\n<<>>\nendobj\nstartxref\n9\n%%EOF", FileFormat::Pdf),
             ("page.mhtml", b"MIME-Version: 1.0", FileFormat::Html),
@@ -176,6 +203,8 @@ mod tests {
             (b"PK\x03\x04 xl/workbook.xml", "spreadsheet"),
             (b"\x89PNG\r\n", "picture"),
             (b"\xD0\xCF\x11\xE0", "password"),
+            (b"{\\rtf1 a {\\b word} \\} }\n\0", "RTF"),
+            (b"GIF89a\x01\0\x01\0\0\xFF\0,\0\0\0\0\x01\0\x01\0\0\x02\0;", "picture"),
         ] {
             assert!(FileFormat::of("x.txt", bytes).unwrap_err().contains(what), "{what}");
             assert!(FileFormat::of("x.bin", bytes).unwrap_err().contains(what), "{what}");

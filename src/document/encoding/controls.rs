@@ -1,7 +1,8 @@
-//! Control characters: removes colors of terminals, overstrikes and NULs from a text.
+//! Control characters: removes colors of terminals, overstrikes and NULs from a text. Those that separate words or lines are spaces
+//! or line ends.
 //!
 //! ```text
-//! ESC [ 31 m E R R ESC [ 0 m  ──► E R R          N BS N A BS A ──► N A          _ BS a ──► a
+//! ESC [ 31 m E R R ESC [ 0 m  ──► E R R          N BS N A BS A ──► N A          _ BS a ──► a          x BS ESC [ K ──► nothing
 //! ```
 //! Invariant: text without control characters is returned unchanged. Source: ECMA-48; nroff's overstrikes.
 
@@ -14,6 +15,9 @@ const BACKSPACE: char = '\u{08}';
 /// Longest command string of a terminal, characters; a longer one is text.
 const MAX_COMMAND_CHARS: usize = 4096;
 
+/// Fewest NULs, each by itself between letters, that separate records; fewer are damage.
+const MIN_RECORDS: usize = 3;
+
 /// Number of bytes that are control characters which text files do not use.
 pub fn n_odd(bytes: &[u8]) -> usize {
     bytes.iter().filter(|b| b.is_ascii_control() && !matches!(b, b'\t' | b'\n' | b'\r' | 0x0C | 0x1B | 0x08)).count()
@@ -24,14 +28,21 @@ pub fn clean(text: String) -> (String, usize) {
     if !text.contains(is_odd) {
         return (text, 0);
     }
+    let has_records = separates_records(&text);
     let (mut out, mut n_odd) = (String::with_capacity(text.len()), 0);
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            ESC => skip_escape(&mut chars),
-            '\u{9B}' => skip_sequence(&mut chars),
+            ESC => out.extend(skip_escape(&mut chars)),
+            '\u{9B}' => out.extend(skip_sequence(&mut chars)),
             BACKSPACE => overstrike(&mut out, &mut chars),
             BELL => {}
+            '\0' if has_records => {
+                n_odd += 1;
+                out.push('\n');
+            }
+            '\u{0B}' => out.push('\n'),
+            c if is_separator(c) => out.push(' '),
             c if is_odd(c) => n_odd += 1,
             c => out.push(c),
         }
@@ -39,17 +50,28 @@ pub fn clean(text: String) -> (String, usize) {
     (out, n_odd)
 }
 
+/// True if NULs are the ends of records: each is by itself.
+fn separates_records(text: &str) -> bool {
+    let text = text.trim_matches('\0');
+    text.matches('\0').take(MIN_RECORDS).count() == MIN_RECORDS && !text.contains("\0\0")
+}
+
+/// True for the separators of fields, records, groups and files, and the start of a heading, which ends fields in some logs.
+fn is_separator(c: char) -> bool {
+    matches!(c, '\u{01}' | '\u{1C}'..='\u{1F}')
+}
+
 /// True for a control character that text files do not use.
 fn is_odd(c: char) -> bool {
     c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\u{0C}' | '\u{85}')
 }
 
-/// Skips the rest of an escape, whose first character was read. Source: ECMA-48 §5.
-fn skip_escape(chars: &mut Peekable<Chars<'_>>) {
+/// Skips the rest of an escape, whose first character was read. Returns the white space that it stands for. Source: ECMA-48 §5.
+fn skip_escape(chars: &mut Peekable<Chars<'_>>) -> Option<char> {
     match chars.peek() {
         Some('[') => {
             chars.next();
-            skip_sequence(chars);
+            return skip_sequence(chars);
         }
         Some(']' | 'P' | 'X' | '^' | '_') => skip_command(chars),
         Some(' '..='/') => {
@@ -61,13 +83,19 @@ fn skip_escape(chars: &mut Peekable<Chars<'_>>) {
         }
         _ => {}
     }
+    None
 }
 
-/// Skips parameters, intermediate characters and the final one.
-fn skip_sequence(chars: &mut Peekable<Chars<'_>>) {
+/// Skips parameters, intermediate characters and the final one. Returns the white space that a movement of the cursor stands for:
+/// along the line, or to another. Source: ECMA-48 §8.3.
+fn skip_sequence(chars: &mut Peekable<Chars<'_>>) -> Option<char> {
     while chars.next_if(|c| matches!(c, '0'..='?')).is_some() {}
     while chars.next_if(|c| matches!(c, ' '..='/')).is_some() {}
-    chars.next_if(|c| matches!(c, '@'..='~'));
+    match chars.next_if(|c| matches!(c, '@'..='~'))? {
+        'C' | 'G' | '`' | 'a' => Some(' '),
+        'B' | 'E' | 'H' | 'd' | 'e' | 'f' => Some('\n'),
+        _ => None,
+    }
 }
 
 /// Skips a command string with its end (`BEL` or `ESC \`), or its first character only if it has no end on its line.
@@ -88,11 +116,16 @@ fn skip_command(chars: &mut Peekable<Chars<'_>>) {
     *chars = ahead;
 }
 
-/// Prints the characters after a run of backspaces over those before it.
+/// Prints the characters after a run of backspaces over those before it. Spaces that are passed back again, and the rest of a line
+/// that is cleared, erase them.
 fn overstrike(out: &mut String, chars: &mut Peekable<Chars<'_>>) {
     let mut n_back = 1;
     while chars.next_if_eq(&BACKSPACE).is_some() {
         n_back += 1;
+    }
+    if erases(n_back, chars) {
+        let erased = out.chars().rev().take(n_back).take_while(|c| *c != '\n').map(char::len_utf8).sum::<usize>();
+        return out.truncate(out.len() - erased);
     }
     let mut below = Vec::new();
     while below.len() < n_back && out.chars().next_back().is_some_and(|c| c != '\n') {
@@ -106,6 +139,21 @@ fn overstrike(out: &mut String, chars: &mut Peekable<Chars<'_>>) {
             out.extend(below.drain(..).rev());
         }
     }
+}
+
+/// Skips what erases the last `n` characters, if that comes next: as many spaces and backspaces, or `ESC [ K`.
+fn erases(n: usize, chars: &mut Peekable<Chars<'_>>) -> bool {
+    let mut ahead = chars.clone();
+    let clears_line = ahead.by_ref().take(3).eq([ESC, '[', 'K']);
+    if !clears_line {
+        ahead = chars.clone();
+        let is = |c: char, ahead: &mut Peekable<Chars<'_>>| (0..n).all(|_| ahead.next_if_eq(&c).is_some());
+        if !is(' ', &mut ahead) || !is(BACKSPACE, &mut ahead) {
+            return false;
+        }
+    }
+    *chars = ahead;
+    true
 }
 
 #[cfg(test)]
@@ -125,7 +173,12 @@ mod tests {
             ("____\x08\x08\x08\x08word", "word", 0),
             ("abc\x08\x08", "abc", 0),
             ("\x08\n\x08x", "\nx", 0),
-            ("one\0 two\x01\x7f", "one two", 3),
+            ("one\0 two\x02\x7f", "one two", 3),
+            ("one\0two\0three\0four\0\0", "one\ntwo\nthree\nfour\n\n", 5),
+            ("8=FIX\x019=148\x01", "8=FIX 9=148 ", 0),
+            ("First line\x0Bsecond", "First line\nsecond", 0),
+            ("the wheel\x1b[60G[ OK ]\x1b[5;1HName\x1b[10CValue", "the wheel [ OK ]\nName Value", 0),
+            ("lsx\x08\x1b[K -l, cats\x08 \x08, abc\x08\x08  \x08\x08d", "ls -l, cat, ad", 0),
             ("\x1b", "", 0),
             ("\x1b[", "", 0),
         ] {

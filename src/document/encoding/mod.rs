@@ -22,8 +22,8 @@ const GUESS_BYTES: usize = 1 << 20;
 const CHARS_PER_CONTROL: usize = 50;
 /// Letters of UTF-8 beyond ASCII that overrule the declaration of another encoding.
 const UTF8_LETTERS: usize = 4;
-/// Fewest letters of UTF-8 beyond ASCII per bad byte.
-const LETTERS_PER_BAD_BYTE: usize = 2;
+/// Bad bytes that a letter of three or four bytes outweighs: in another encoding, bytes are hardly ever such a letter.
+const BAD_BYTES_PER_LONG_LETTER: usize = 4;
 const UTF8_BOM: &[u8] = b"\xEF\xBB\xBF";
 const GB18030_BOM: &[u8] = b"\x84\x31\x95\x33";
 
@@ -43,11 +43,6 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// True if every byte was a letter of a known encoding.
-    pub fn is_plain(&self) -> bool {
-        !self.is_guess && self.n_bad_bytes == 0 && self.n_controls == 0
-    }
-
     /// Notice of what was guessed, replaced or left out; None if nothing.
     pub fn notice(&self) -> Option<String> {
         let mut notices = Vec::new();
@@ -91,23 +86,15 @@ pub fn decode(bytes: &[u8], declares: bool) -> Result<Decoded, &'static str> {
     if is_mostly_bad && (raw.encoding.is_some() || !is_mostly_utf8(bytes)) {
         return Err("in an unknown encoding");
     }
-    let n_nul = raw.text.trim_matches('\0').bytes().filter(|b| *b == 0).count();
-    if n_nul * CHARS_PER_CONTROL > raw.text.len() {
-        return Err("a binary file");
-    }
+    let n_nul = raw.text.bytes().filter(|b| *b == 0).count();
     let (text, n_controls) = clean(raw.text);
-    if n_controls.saturating_sub(n_nul) * CHARS_PER_CONTROL > text.len().max(CHARS_PER_CONTROL) && !is_padding(n_controls, bytes)
-    {
+    if n_controls.saturating_sub(n_nul) * CHARS_PER_CONTROL > text.len().max(CHARS_PER_CONTROL) {
         return Err("full of control characters");
     }
+    if text.len() < n_nul.min(CHARS_PER_CONTROL) {
+        return Err("a binary file");
+    }
     Ok(Decoded { text, encoding: raw.encoding, is_guess: raw.is_guess, n_bad_bytes: raw.n_bad_bytes, n_controls })
-}
-
-/// True if all of the control characters may be NULs at an end of the file, as a file system leaves them.
-fn is_padding(n_controls: usize, bytes: &[u8]) -> bool {
-    let start = bytes.iter().take_while(|b| **b == 0).count();
-    let end = bytes.iter().rev().take_while(|b| **b == 0).count();
-    n_controls <= start + end
 }
 
 fn raw(bytes: &[u8], declares: bool) -> Result<Raw, &'static str> {
@@ -140,11 +127,11 @@ fn raw(bytes: &[u8], declares: bool) -> Result<Raw, &'static str> {
     if let Some(text) = utf8 {
         return Ok(Raw { text: text.to_owned(), encoding: None, is_guess: false, n_bad_bytes: 0 });
     }
-    if bytes.iter().filter(|b| **b == 0).count() * CHARS_PER_CONTROL > bytes.len() {
-        return Err("a binary file");
-    }
     if is_mostly_utf8(bytes) {
         return Ok(utf8_with_bad_bytes(bytes));
+    }
+    if bytes.iter().filter(|b| **b == 0).count() * CHARS_PER_CONTROL > bytes.len() {
+        return Err("a binary file");
     }
     Ok(by_table(bytes, guess(bytes), true))
 }
@@ -176,21 +163,24 @@ fn utf8_with_bad_bytes(bytes: &[u8]) -> Raw {
     Raw { text, encoding: None, is_guess: false, n_bad_bytes }
 }
 
-/// True if most of the bytes beyond ASCII are letters of UTF-8, or the only bad ones are a cut letter at the end.
+/// True if the letters of UTF-8 outweigh the bad bytes, or the only bad ones are a cut letter at the end.
 fn is_mostly_utf8(bytes: &[u8]) -> bool {
+    let weight = |c: char| if c.len_utf8() > 2 { BAD_BYTES_PER_LONG_LETTER } else { usize::from(!c.is_ascii()) };
     let (mut n_letters, mut n_bad, mut ends_cut) = (0, 0, false);
     for chunk in bytes.utf8_chunks() {
-        n_letters += chunk.valid().chars().filter(|c| !c.is_ascii()).count();
+        n_letters += chunk.valid().chars().map(weight).sum::<usize>();
         n_bad += usize::from(!chunk.invalid().is_empty());
         ends_cut = chunk.invalid().len() > 1 || matches!(chunk.invalid(), [0xC2 | 0xC3]);
     }
-    n_letters >= LETTERS_PER_BAD_BYTE * n_bad || (n_bad == 1 && ends_cut && bytes.utf8_chunks().count() == 1)
+    n_letters >= n_bad || (n_bad == 1 && ends_cut && bytes.utf8_chunks().count() == 1)
 }
 
-/// Japanese mail text: 7-bit bytes that switch between ASCII and JIS X 0208 by escapes.
+/// Japanese mail text: 7-bit bytes, but for a few bad ones, that switch between ASCII and JIS X 0208 by escapes.
 fn iso_2022_jp(bytes: &[u8]) -> Option<Raw> {
     const ESCAPES: [&[u8]; 4] = [b"\x1B$B", b"\x1B$@", b"\x1B(J", b"\x1B(I"];
-    let has_escape = bytes.is_ascii() && bytes.contains(&0x1B) && ESCAPES.iter().any(|e| contains(bytes, e));
+    let n_high = || bytes.iter().filter(|b| !b.is_ascii()).count();
+    let has_escape =
+        bytes.contains(&0x1B) && n_high() * CHARS_PER_CONTROL <= bytes.len() && ESCAPES.iter().any(|e| contains(bytes, e));
     let raw = has_escape.then(|| by_table(bytes, ISO_2022_JP, false))?;
     let is_japanese = raw.text.contains(|c| matches!(c, '\u{3000}'..='\u{9FFF}' | '\u{FF61}'..='\u{FF9F}'));
     (is_japanese && raw.n_bad_bytes * CHARS_PER_CONTROL <= raw.text.len()).then_some(raw)
@@ -271,6 +261,10 @@ mod tests {
             ("Grüße\u{FFFD}, und Größe: \u{FFFD}", None, 2)
         );
         assert!(decoded.notice().unwrap().starts_with("2 damaged letter(s)"), "{:?}", decoded.notice());
+        let mixed =
+            decode("12 € — \u{201C}".as_bytes().iter().chain(b" \x93so\x94").copied().collect::<Vec<u8>>().as_slice(), false);
+        assert_eq!(mixed.unwrap().text, "12 € — \u{201C} \u{FFFD}so\u{FFFD}");
+        assert_eq!(decode(b"caf\xC3\xA9 and caf\xE9", false).unwrap().text, "café and caf\u{FFFD}");
         let cut = decode(b"plain words, and then one letter: \xE2\x82", false).unwrap();
         assert_eq!((cut.encoding, cut.n_bad_bytes), (None, 1));
         assert_eq!(decode(b"a caf\xC3", false).unwrap().encoding, None);
@@ -286,12 +280,18 @@ mod tests {
         assert_eq!(read(&bytes).0, text);
         let mail = b"\x1B$B;3$N>e$N?e<V\x1B(B, plain";
         assert_eq!(read(mail), ("山の上の水車, plain".into(), Some("ISO-2022-JP")));
+        let damaged = [mail.as_slice(), &b" and more plain words".repeat(3), b"\xA0"].concat();
+        assert!(read(&damaged).0.starts_with("山の上の水車"));
         assert_eq!(read(b"\x1B(B\x1B[mplain \x1B[1mbold\x1B(B\x1B[m"), ("plain bold".into(), None), "a terminal's");
     }
 
     #[test]
     fn binary_data_is_rejected() {
-        assert_eq!(decode(b"abc\0def", false), Err("a binary file"));
+        assert_eq!(
+            decode(b"abc\0\0\0\0def", false),
+            Ok(decode(b"abcdef", false).unwrap()).map(|d| Decoded { n_controls: 4, ..d })
+        );
+        assert_eq!(decode(b"\0\0\0\0\0\0\0\0\0\0ab", false), Err("a binary file"));
         assert_eq!(decode(b"\x01\x02\x03\x04 a few words \x05\x06", false), Err("full of control characters"));
         assert_eq!(decode(b"\xE9abc\0", false), Err("a binary file"));
     }

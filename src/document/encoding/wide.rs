@@ -128,7 +128,7 @@ impl Shares {
 }
 
 fn is_alphabet(unit: u16) -> bool {
-    matches!(unit, 9 | 10 | 12 | 13 | 0x20..=0x7E | 0xA0..=0x6FF | 0x900..=0x10FF | 0x1E00..=0x1FFF | 0x2010..=0x2027 | 0x3000..=0x30FF)
+    matches!(unit, 9 | 10 | 12 | 13 | 0x20..=0x7E | 0xA0..=0x6FF | 0x900..=0x137F | 0x1780..=0x17FF | 0x1E00..=0x1FFF | 0x2010..=0x2027 | 0x3000..=0x30FF)
 }
 
 fn is_ideograph(unit: u16) -> bool {
@@ -148,12 +148,13 @@ fn is_sign(unit: u16) -> bool {
 mod tests {
     use super::Wide;
 
-    const TEXTS: [&str; 9] = [
+    const TEXTS: [&str; 10] = [
         "The mill.\n",
         "The upper mill belonged to three brothers.\nIn spring the water rose.\n",
         "Все счастливые семьи похожи друг на друга, каждая несчастливая семья несчастлива по-своему.\n",
         "Η πάνω γέφυρα χτίστηκε από πέτρα.\n",
         "كانت الطاحونة العليا لثلاثة إخوة\n",
+        "ម៉ាស៊ីនកិនស្រូវចាស់នៅមាត់ទន្លេ បងប្អូនបីនាក់ថែទាំវា\n",
         "โรงสีเก่าอยู่ริมน้ำ และพี่น้องสามคนดูแลมัน\n",
         "吾輩は猫である。名前はまだ無い。どこで生れたかとんと見当がつかぬ。",
         "道可道，非常道。名可名，非常名。无名天地之始；有名万物之母。\n",
