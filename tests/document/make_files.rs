@@ -38,8 +38,10 @@ pub fn docx(body: &str) -> Vec<u8> {
     docx_with(&format!("<w:document xmlns:w='w'><w:body>{body}</w:body></w:document>"), &[])
 }
 
+/// A DOCX file with this main part and more parts. Parts called `*.dat` are web pages by their content type.
 pub fn docx_with(document: &str, more: &[(&str, &[u8])]) -> Vec<u8> {
-    zip(&[&[("[Content_Types].xml", b"<Types/>".as_slice()), ("word/document.xml", document.as_bytes())], more].concat())
+    let types = b"<Types><Default Extension='dat' ContentType='text/html'/></Types>".as_slice();
+    zip(&[&[("[Content_Types].xml", types), ("word/document.xml", document.as_bytes())], more].concat())
 }
 
 /// A paragraph of a DOCX file.

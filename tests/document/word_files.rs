@@ -251,18 +251,20 @@ fn parts_put_in_whole_are_read_where_they_stand() {
         ("b", &format!("{RELATIONS}/aFChunk"), "b.docx"),
         ("c", &format!("{RELATIONS}/aFChunk"), "c.txt"),
         ("d", &format!("{RELATIONS}/aFChunk"), "d.rtf"),
+        ("e", &format!("{RELATIONS}/aFChunk"), "e.dat"),
     ]);
-    let chunks = ["a", "b", "c", "d"].map(|id| format!("<w:altChunk r:id='{id}'/>")).concat();
+    let chunks = ["a", "b", "c", "d", "e"].map(|id| format!("<w:altChunk r:id='{id}'/>")).concat();
     let document = format!("<w:document><w:body>{}{chunks}{}</w:body></w:document>", para("Before."), para("After."));
-    let parts: [(&str, &[u8]); 5] = [
+    let parts: [(&str, &[u8]); 6] = [
         ("word/_rels/document.xml.rels", rels.as_bytes()),
+        ("word/e.dat", b"<p>From a fragment.</p>"),
         ("word/a.html", b"<html><body><p>From a page.</p></body></html>"),
         ("word/b.docx", &inner),
         ("word/c.txt", b"From a text."),
         ("word/d.rtf", b"{\\rtf1 no}"),
     ];
     let read = read("a.docx", &docx_with(&document, &parts)).unwrap();
-    assert_eq!(read.text, "Before.\n\nFrom a page.\n\nFrom a document.\n\nFrom a text.\n\nAfter.");
+    assert_eq!(read.text, "Before.\n\nFrom a page.\n\nFrom a document.\n\nFrom a text.\n\nFrom a fragment.\n\nAfter.");
     assert!(read.notes[0].starts_with("1 part(s) of the file could not be read"), "{:?}", read.notes);
 }
 
@@ -275,4 +277,60 @@ fn headers_are_counted_and_left_out() {
     let read = read("a.docx", &docx_with(&document, &parts)).unwrap();
     assert_eq!((read.text.as_str(), read.notes.len()), ("Body.", 1));
     assert!(read.notes[0].starts_with("3 word(s) of headers and footers"), "{:?}", read.notes);
+}
+
+#[test]
+fn numbers_stand_in_front_of_boxes_formulas_and_empty_cells() {
+    let list = "<w:pPr><w:numPr><w:ilvl w:val='0'/><w:numId w:val='1'/></w:numPr></w:pPr>";
+    let boxed = [item(1, 0, "In"), item(1, 0, "Out")].concat();
+    let body = format!("<w:p><w:r><w:pict><w:txbxContent>{boxed}</w:txbxContent></w:pict></w:r></w:p>");
+    assert_eq!(numbered(&body), "1. In\n\n2. Out");
+    let fraction = "<m:oMath><m:f><m:num><m:r><m:t>3</m:t></m:r></m:num><m:den><m:r><m:t>4</m:t></m:r></m:den></m:f></m:oMath>";
+    assert_eq!(numbered(&format!("<w:p>{list}{fraction}</w:p>")), "1. 3/4");
+    let cell = |content: &str| format!("<w:tc>{content}</w:tc>");
+    let row = |name: &str| format!("<w:tr>{}{}</w:tr>", cell(&item(1, 0, "")), cell(&para(name)));
+    assert_eq!(numbered(&format!("<w:tbl>{}{}</w:tbl>", row("Gate"), row("Wheel"))), "1.\tGate\n2.\tWheel");
+    let joined = format!(
+        "<w:p><w:pPr><w:numPr><w:ilvl w:val='0'/><w:numId w:val='1'/></w:numPr><w:rPr><w:del w:id='1'/></w:rPr></w:pPr>\
+         <w:r><w:t xml:space='preserve'>First </w:t></w:r></w:p>{}{}",
+        item(1, 0, "and second."),
+        item(1, 0, "Next")
+    );
+    assert_eq!(numbered(&joined), "1. First and second.\n\n2. Next");
+}
+
+#[test]
+fn styles_and_symbol_fonts_of_runs_change_no_sign() {
+    let symbol =
+        "<w:p><w:r><w:rPr><w:rFonts w:ascii='Symbol'/></w:rPr><w:t>a</w:t><w:sym w:font='Symbol' w:char='F0B4'/></w:r></w:p>";
+    assert_eq!(text(symbol), "α×");
+    let styles = "<w:styles><w:style w:styleId='Hide'><w:rPr><w:vanish/></w:rPr></w:style>\
+        <w:style w:styleId='Show'><w:basedOn w:val='Hide'/><w:rPr><w:vanish w:val='0'/></w:rPr></w:style>\
+        <w:style w:styleId='Up'><w:rPr><w:vertAlign w:val='superscript'/></w:rPr></w:style>\
+        <w:style w:styleId='Flat'><w:basedOn w:val='Up'/><w:rPr><w:vertAlign w:val='baseline'/></w:rPr></w:style></w:styles>";
+    let body = [
+        styled("<w:pStyle w:val='Hide'/>", "Top of Form"),
+        runs(&[&run("10", ""), &run("6", "<w:rStyle w:val='Flat'/>"), &run(" shown", "<w:rStyle w:val='Show'/>")]),
+    ];
+    let document = format!("<w:document><w:body>{}</w:body></w:document>", body.concat());
+    let read = read("a.docx", &docx_with(&document, &[("word/styles.xml", styles.as_bytes())])).unwrap();
+    assert_eq!(read.text, "106 shown");
+}
+
+#[test]
+fn terms_of_formulas_stand_apart() {
+    let math = |name: &str, inner: &str| format!("<m:{name}>{inner}</m:{name}>");
+    let term = |text: &str| math("e", &format!("<m:r><m:t>{text}</m:t></m:r>"));
+    let row = |a: &str, b: &str| math("mr", &format!("{}{}", term(a), term(b)));
+    for (formula, expected) in [
+        (math("d", &math("e", &math("m", &format!("{}{}", row("1", "2"), row("3", "4"))))), "(1, 2; 3, 4)"),
+        (math("d", &format!("<m:dPr><m:begChr m:val='{{'/><m:endChr m:val='}}'/></m:dPr>{}{}", term("3"), term("4"))), "{3|4}"),
+        (math("eqArr", &format!("{}{}", term("x=12"), term("y=4"))), "x=12; y=4"),
+        (math("nary", &format!("<m:naryPr/>{}", term("F"))), "\u{222B}F"),
+        (math("nary", &format!("<m:naryPr><m:chr m:val='\u{2211}'/></m:naryPr>{}", term("F"))), "\u{2211}F"),
+        (math("rad", &format!("{}{}", math("deg", "<m:r><m:t>3</m:t></m:r>"), term("27"))), "^3\u{221A}27"),
+        (math("rad", &format!("<m:deg/>{}", term("2"))), "\u{221A}2"),
+    ] {
+        assert_eq!(text(&format!("<w:p><m:oMath>{formula}</m:oMath></w:p>")), expected);
+    }
 }

@@ -11,8 +11,8 @@ pub enum NumberFormat {
     /// 1, 2, 3
     #[default]
     Decimal,
-    /// 01, 02
-    DecimalZero,
+    /// decimal with leading zeros, at least this many digits
+    Zeros(usize),
     /// I, II
     UpperRoman,
     /// i, ii
@@ -37,10 +37,12 @@ pub enum NumberFormat {
     Hex,
     /// full-width digits
     FullWidth,
-    /// digits one to ten times, written with Chinese signs
-    Chinese,
-    /// Chinese digits in a row
-    ChineseDigits,
+    /// digits, tens and hundreds as in Chinese: the signs of 1 to 10, of 100 and of 0
+    Counting(&'static str),
+    /// these digits, from 0, in a row
+    Digits(&'static str),
+    /// letters with values, as in dates of the Hebrew calendar
+    Hebrew,
     /// one of these signs, and then decimal
     Signs(&'static str),
     /// a sign without number
@@ -62,13 +64,26 @@ const WITH_STOP: &str = "⒈⒉⒊⒋⒌⒍⒎⒏⒐⒑⒒⒓⒔⒕⒖⒗⒘⒙�
 const IN_PARENTHESES: &str = "⑴⑵⑶⑷⑸⑹⑺⑻⑼⑽⑾⑿⒀⒁⒂⒃⒄⒅⒆⒇";
 const HEBREW: &str = "אבגדהוזחטיכלמנסעפצקרשת";
 const ARABIC: &str = "أبتثجحخدذرزسشصضطظعغفقكلمنهوي";
+const ABJAD: &str = "أبجدهوزحطيكلمنسعفصقرشتثخذضظغ";
+const THAI: &str = "กขคงจฉชซฌญฎฏฐฑฒณดตถทธนบปผฝพฟภมยรลวศษสหฬอฮ";
 const CHICAGO: &str = "*†‡§";
+
+const CHINESE_DIGITS: &str = "〇一二三四五六七八九";
+const KOREAN_DIGITS: &str = "영일이삼사오육칠팔구";
+const HINDI_DIGITS: &str = "०१२३४५६७८९";
+const THAI_DIGITS: &str = "๐๑๒๓๔๕๖๗๘๙";
+
+const CHINESE: &str = "一二三四五六七八九十百〇";
+const KOREAN: &str = "일이삼사오육칠팔구십백";
+const JAPANESE_LEGAL: &str = "壱弐参四伍六七八九拾百";
+const SIMPLIFIED_LEGAL: &str = "壹贰叁肆伍陆柒捌玖拾佰零";
+const TRADITIONAL_LEGAL: &str = "壹貳參肆伍陸柒捌玖拾佰零";
 
 impl NumberFormat {
     /// Format with a name of Word.
     pub fn of_word(name: &str) -> NumberFormat {
         match name {
-            "decimalZero" => NumberFormat::DecimalZero,
+            "decimalZero" => NumberFormat::Zeros(2),
             "upperRoman" => NumberFormat::UpperRoman,
             "lowerRoman" => NumberFormat::LowerRoman,
             "upperLetter" => NumberFormat::UpperLetter,
@@ -83,10 +98,20 @@ impl NumberFormat {
             | "chineseCounting"
             | "chineseCountingThousand"
             | "taiwaneseCounting"
-            | "taiwaneseCountingThousand" => NumberFormat::Chinese,
+            | "taiwaneseCountingThousand" => NumberFormat::Counting(CHINESE),
+            "koreanCounting" => NumberFormat::Counting(KOREAN),
+            "japaneseLegal" => NumberFormat::Counting(JAPANESE_LEGAL),
+            "chineseLegalSimplified" => NumberFormat::Counting(SIMPLIFIED_LEGAL),
+            "ideographLegalTraditional" => NumberFormat::Counting(TRADITIONAL_LEGAL),
             "ideographDigital" | "japaneseDigitalTenThousand" | "taiwaneseDigital" | "koreanDigital2" => {
-                NumberFormat::ChineseDigits
+                NumberFormat::Digits(CHINESE_DIGITS)
             }
+            "koreanDigital" => NumberFormat::Digits(KOREAN_DIGITS),
+            "hindiNumbers" => NumberFormat::Digits(HINDI_DIGITS),
+            "thaiNumbers" => NumberFormat::Digits(THAI_DIGITS),
+            "hebrew1" => NumberFormat::Hebrew,
+            "arabicAbjad" => NumberFormat::Signs(ABJAD),
+            "thaiLetters" => NumberFormat::Signs(THAI),
             "decimalEnclosedCircle" | "decimalEnclosedCircleChinese" => NumberFormat::Signs(CIRCLED),
             "decimalEnclosedFullstop" => NumberFormat::Signs(WITH_STOP),
             "decimalEnclosedParen" => NumberFormat::Signs(IN_PARENTHESES),
@@ -114,15 +139,20 @@ impl NumberFormat {
             "A" | "upper-alpha" | "upper-latin" => NumberFormat::UpperAlpha,
             "i" | "lower-roman" => NumberFormat::LowerRoman,
             "I" | "upper-roman" => NumberFormat::UpperRoman,
-            "decimal-leading-zero" => NumberFormat::DecimalZero,
+            "decimal-leading-zero" => NumberFormat::Zeros(2),
             "lower-greek" => NumberFormat::Signs(GREEK),
             "katakana" => NumberFormat::Signs(AIUEO),
             "katakana-iroha" => NumberFormat::Signs(IROHA),
             "hangul" => NumberFormat::Signs(GANADA),
             "cjk-heavenly-stem" => NumberFormat::Signs(STEMS),
             "cjk-earthly-branch" => NumberFormat::Signs(BRANCHES),
-            "cjk-ideographic" | "simp-chinese-informal" | "trad-chinese-informal" | "japanese-informal" => NumberFormat::Chinese,
-            "cjk-decimal" => NumberFormat::ChineseDigits,
+            "cjk-ideographic" | "simp-chinese-informal" | "trad-chinese-informal" | "japanese-informal" => {
+                NumberFormat::Counting(CHINESE)
+            }
+            "cjk-decimal" => NumberFormat::Digits(CHINESE_DIGITS),
+            "hebrew" => NumberFormat::Hebrew,
+            "devanagari" => NumberFormat::Digits(HINDI_DIGITS),
+            "thai" => NumberFormat::Digits(THAI_DIGITS),
             "none" => NumberFormat::None,
             "disc" | "circle" | "square" | "disclosure-open" | "disclosure-closed" => NumberFormat::Bullet,
             _ => return None,
@@ -138,7 +168,7 @@ impl NumberFormat {
         };
         match self {
             NumberFormat::Decimal => decimal(),
-            NumberFormat::DecimalZero => format!("{n:02}"),
+            NumberFormat::Zeros(width) => format!("{n:0width$}"),
             NumberFormat::UpperRoman => roman(count).unwrap_or_else(decimal),
             NumberFormat::LowerRoman => roman(count).map_or_else(decimal, |roman| roman.to_lowercase()),
             NumberFormat::UpperLetter => repeated(count, b'A').unwrap_or_else(decimal),
@@ -151,10 +181,9 @@ impl NumberFormat {
             NumberFormat::InDash => format!("- {n} -"),
             NumberFormat::Hex => format!("{n:X}"),
             NumberFormat::FullWidth => decimal().chars().filter_map(|c| char::from_u32(u32::from(c) + 0xFEE0)).collect(),
-            NumberFormat::Chinese => chinese(count).unwrap_or_else(decimal),
-            NumberFormat::ChineseDigits => {
-                decimal().chars().filter_map(|c| nth("〇一二三四五六七八九", c.to_digit(10)? as usize)).collect()
-            }
+            NumberFormat::Counting(signs) => counting(count, signs).unwrap_or_else(decimal),
+            NumberFormat::Digits(signs) => decimal().chars().filter_map(|c| nth(signs, c.to_digit(10)? as usize)).collect(),
+            NumberFormat::Hebrew => hebrew(count).unwrap_or_else(decimal),
             NumberFormat::Signs(CHICAGO) => {
                 let sign = nth(CHICAGO, (count - 1) % 4).map(String::from).unwrap_or_default();
                 sign.repeat(((count - 1) / 4 + 1).min(4))
@@ -257,23 +286,37 @@ fn in_words(n: usize, is_ordinal: bool) -> Option<String> {
     Some(first.to_uppercase().chain(letters).collect())
 }
 
-fn chinese(n: usize) -> Option<String> {
-    let digit = |n: usize| nth("〇一二三四五六七八九", n).filter(|_| n > 0).map(String::from).unwrap_or_default();
+fn counting(n: usize, signs: &str) -> Option<String> {
+    let sign = |at: usize| nth(signs, at).map(String::from).unwrap_or_default();
+    let digit = |n: usize| n.checked_sub(1).map(sign).unwrap_or_default();
     let tens = |n: usize| match n / 10 {
         0 => digit(n),
-        1 => format!("十{}", digit(n % 10)),
-        tens => format!("{}十{}", digit(tens), digit(n % 10)),
+        1 => format!("{}{}", sign(9), digit(n % 10)),
+        tens => format!("{}{}{}", digit(tens), sign(9), digit(n % 10)),
     };
     match n {
         0..=99 => Some(tens(n)),
         100..=999 => {
             let rest = n % 100;
-            let zero = if (1..10).contains(&rest) { "〇" } else { "" };
-            let one = if (10..20).contains(&rest) { "一" } else { "" };
-            Some(format!("{}百{zero}{one}{}", digit(n / 100), tens(rest)))
+            let zero = if (1..10).contains(&rest) { sign(11) } else { String::new() };
+            let one = if (10..20).contains(&rest) { digit(1) } else { String::new() };
+            Some(format!("{}{}{zero}{one}{}", digit(n / 100), sign(10), tens(rest)))
         }
         _ => None,
     }
+}
+
+/// Hundreds, tens and digits. 15 and 16 are nine and six or seven, as the others would spell a name of God.
+fn hebrew(n: usize) -> Option<String> {
+    const HUNDREDS: [&str; 10] = ["", "ק", "ר", "ש", "ת", "תק", "תר", "תש", "תת", "תתק"];
+    let letter = |i: usize| nth(HEBREW, i).map(String::from).unwrap_or_default();
+    let digit = |n: usize| n.checked_sub(1).map(letter).unwrap_or_default();
+    let rest = match n % 100 {
+        15 => "טו".to_owned(),
+        16 => "טז".to_owned(),
+        rest => format!("{}{}", (rest / 10).checked_sub(1).map(|tens| letter(tens + 9)).unwrap_or_default(), digit(rest % 10)),
+    };
+    Some(format!("{}{rest}", HUNDREDS.get(n / 100)?))
 }
 
 #[cfg(test)]
@@ -286,6 +329,15 @@ mod tests {
             ("decimal", 12, "12"),
             ("decimalZero", 7, "07"),
             ("upperRoman", 1994, "MCMXCIV"),
+            ("hebrew1", 15, "טו"),
+            ("hebrew1", 123, "קכג"),
+            ("arabicAbjad", 2, "ب"),
+            ("thaiNumbers", 21, "๒๑"),
+            ("thaiLetters", 2, "ข"),
+            ("koreanCounting", 21, "이십일"),
+            ("koreanDigital", 20, "이영"),
+            ("japaneseLegal", 12, "拾弐"),
+            ("chineseLegalSimplified", 105, "壹佰零伍"),
             ("lowerRoman", 4, "iv"),
             ("upperLetter", 27, "AA"),
             ("lowerLetter", 28, "bb"),

@@ -10,7 +10,7 @@ const SYMBOL_LOW: &str = " !∀#∃%&∋()∗+,−./0123456789:;<=>?≅ΑΒΧΔ�
 /// Symbol, 0xA0 to 0xFE; `\0` has no sign.
 const SYMBOL_HIGH: &str = "€ϒ′≤⁄∞ƒ♣♦♥♠↔←↑→↓°±″≥×∝∂•÷≠≡≈…⏐⎯↵ℵℑℜ℘⊗⊕∅∩∪⊃⊇⊄⊂⊆∈∉∠∇®©™∏√⋅¬∧∨⇔⇐⇑⇒⇓◊⟨®©™∑⎛⎜⎝⎡⎢⎣⎧⎨⎩⎪\0⟩∫⌠⎮⌡⎞⎟⎠⎤⎥⎦⎫⎬⎭";
 /// Wingdings: the signs that texts use.
-const WINGDINGS: [(u8, char); 76] = [
+const WINGDINGS: [(u8, char); 77] = [
     (0x22, '✂'),
     (0x24, '👓'),
     (0x28, '☎'),
@@ -50,6 +50,7 @@ const WINGDINGS: [(u8, char); 76] = [
     (0x75, '◆'),
     (0x76, '❖'),
     (0x77, '⬥'),
+    (0x78, '⌧'),
     (0x7B, '❀'),
     (0x80, '⓪'),
     (0x81, '①'),

@@ -13,11 +13,11 @@ use super::super::scripts::Script;
 use super::super::table_rows::Cell;
 use super::super::text_flow::Gap;
 use super::super::xml::{Rules, Token, attribute, visit};
-use super::field::Fields;
+use super::field::{Fields, in_parentheses};
 use super::losses::Losses;
 use super::notes::{Kind, Notes};
 use super::numbering::Numbering;
-use super::paragraph::{Context, Paragraph, Reading, Table};
+use super::paragraph::{Context, Paragraph, Reading, Run, Table};
 use super::parts::Parts;
 use super::styles::Styles;
 
@@ -48,10 +48,27 @@ pub(super) enum Element {
     Formula(Script),
     Numerator,
     Denominator,
-    Delimited,
+    Terms,
     Delimiters,
     NaryProperties,
+    Root,
     FormField,
+}
+
+/// Terms of a formula that stand side by side, with the signs before, between and after them.
+pub(super) struct Terms {
+    pub begin: String,
+    pub separator: String,
+    pub end: String,
+    /// terms so far
+    n: usize,
+}
+
+impl Terms {
+    fn new(signs: [&str; 3]) -> Terms {
+        let [begin, separator, end] = signs.map(str::to_owned);
+        Terms { begin, separator, end, n: 0 }
+    }
 }
 
 /// State of the conversion.
@@ -72,7 +89,7 @@ pub struct Body<'a, 'b> {
     /// number of texts written before each alternative content
     alternates: Vec<usize>,
     pub(super) n_written: usize,
-    pub(super) delimiters: Vec<(String, String)>,
+    pub(super) terms: Vec<Terms>,
     pub(super) entries: Vec<String>,
     pub(super) pages: Vec<String>,
     pub(super) breaks_at_row: bool,
@@ -96,7 +113,7 @@ impl<'a, 'b> Body<'a, 'b> {
             fields: Fields::default(),
             alternates: Vec::new(),
             n_written: 0,
-            delimiters: Vec::new(),
+            terms: Vec::new(),
             entries: Vec::new(),
             pages: Vec::new(),
             breaks_at_row: false,
@@ -168,10 +185,6 @@ impl<'a, 'b> Body<'a, 'b> {
         self.contexts.last_mut().unwrap_or(&mut self.base)
     }
 
-    fn run_is_open(&self) -> bool {
-        self.elements.last() == Some(&Element::RunProperties)
-    }
-
     /// Kind of an element that opens; None if it is skipped.
     fn open(&mut self, name: &[u8], e: &BytesStart<'_>) -> Result<Option<Element>, ExtractError> {
         if name.ends_with(b"Change") {
@@ -179,7 +192,7 @@ impl<'a, 'b> Body<'a, 'b> {
         }
         let element = match self.elements.last() {
             Some(Element::ParagraphProperties) => self.paragraph_property(name, e),
-            Some(Element::RunProperties) if self.run_is_open() => self.run_property(name, e),
+            Some(Element::RunProperties) => self.run_property(name, e),
             Some(Element::CellProperties | Element::RowProperties | Element::TableProperties) => self.table_property(name, e),
             Some(Element::NaryProperties | Element::Delimiters) => self.formula_property(name, e),
             Some(Element::FormField) => self.form_property(name, e),
@@ -193,13 +206,16 @@ impl<'a, 'b> Body<'a, 'b> {
         Ok(Some(match name {
             b"del" | b"moveFrom" | b"sectPr" | b"sdtPr" | b"tblGrid" => return Ok(None),
             b"p" => {
-                self.paragraphs.push(Paragraph::default());
+                let is_numbered = std::mem::take(&mut self.context().goes_on);
+                let depth = self.contexts.len();
+                self.paragraphs.push(Paragraph { is_numbered, depth, ..Paragraph::default() });
                 Element::Paragraph
             }
             b"pPr" => Element::ParagraphProperties,
             b"r" => {
                 if let Some(paragraph) = self.paragraphs.last_mut() {
-                    paragraph.run = super::paragraph::Run::default();
+                    let is_hidden = paragraph.style.as_deref().and_then(|style| self.styles.is_hidden(style)) == Some(true);
+                    paragraph.run = Run { is_hidden, ..Run::default() };
                 }
                 Element::Run
             }
@@ -238,21 +254,46 @@ impl<'a, 'b> Body<'a, 'b> {
             b"sub" | b"lim" if has_room => self.open_context(Element::Formula(Script::Lowered)),
             b"num" if has_room => self.open_context(Element::Numerator),
             b"den" if has_room => self.open_context(Element::Denominator),
-            b"d" => {
-                self.delimiters.push(("(".to_owned(), ")".to_owned()));
-                Element::Delimited
+            b"d" => self.open_terms(["(", "|", ")"]),
+            b"m" | b"eqArr" => self.open_terms(["", "; ", ""]),
+            b"mr" => {
+                self.open_term();
+                self.open_terms(["", ", ", ""])
             }
-            b"dPr" => Element::Delimiters,
-            b"naryPr" => Element::NaryProperties,
-            b"rad" => {
-                self.write("\u{221A}");
+            b"e" => {
+                self.open_term();
                 Element::Other
             }
+            b"dPr" => Element::Delimiters,
+            b"naryPr" => {
+                self.terms.push(Terms::new(["\u{222B}", "", ""]));
+                Element::NaryProperties
+            }
+            b"rad" => Element::Root,
+            b"deg" if has_room => self.open_context(Element::Formula(Script::Raised)),
             _ => {
                 self.open_point(name, e)?;
                 Element::Other
             }
         }))
+    }
+
+    fn open_terms(&mut self, signs: [&str; 3]) -> Element {
+        self.terms.push(Terms::new(signs));
+        Element::Terms
+    }
+
+    /// Writes the sign in front of a term: the opening bracket, the separator, or the root.
+    fn open_term(&mut self) {
+        let sign = match (self.elements.last(), self.terms.last_mut()) {
+            (Some(Element::Terms), Some(terms)) => {
+                terms.n += 1;
+                if terms.n == 1 { terms.begin.clone() } else { terms.separator.clone() }
+            }
+            (Some(Element::Root), _) => "\u{221A}".to_owned(),
+            _ => return,
+        };
+        self.write(&sign);
     }
 
     fn open_context(&mut self, element: Element) -> Element {
@@ -300,14 +341,15 @@ impl<'a, 'b> Body<'a, 'b> {
             Element::Table => self.close_table(),
             Element::Row => self.close_row(),
             Element::Alternate => drop(self.alternates.pop()),
-            Element::Delimited => {
-                if let Some((_, end)) = self.delimiters.pop() {
-                    self.write(&end);
+            Element::Terms => {
+                if let Some(terms) = self.terms.pop() {
+                    self.write(&terms.end);
                 }
             }
-            Element::Delimiters => {
-                let begin = self.delimiters.last().map(|(begin, _)| begin.clone());
-                self.write(&begin.unwrap_or_default());
+            Element::NaryProperties => {
+                if let Some(terms) = self.terms.pop() {
+                    self.write(&terms.begin);
+                }
             }
             Element::Cell
             | Element::Box
@@ -385,9 +427,16 @@ impl<'a, 'b> Body<'a, 'b> {
         }
         if !paragraph.is_end_deleted {
             if !paragraph.is_numbered {
-                self.number(&paragraph);
+                let mark = self.number(&paragraph);
+                // A column of numbers.
+                let cell = self.contexts.last_mut().filter(|context| context.is_cell && context.flow.is_empty());
+                if let (Some(cell), Some(mark)) = (cell, mark.filter(|mark| mark.trim() != "-")) {
+                    cell.flow.verbatim(mark.trim());
+                }
             }
             self.context().flow.end(Gap::Paragraph);
+        } else {
+            self.context().goes_on = paragraph.is_numbered;
         }
         let context = self.context();
         match context.is_cell {
@@ -439,9 +488,4 @@ impl<'a, 'b> Body<'a, 'b> {
             None => self.context().after.push(text),
         }
     }
-}
-
-/// A term of several words or operators in parentheses.
-fn in_parentheses(text: &str) -> String {
-    if text.chars().all(char::is_alphanumeric) { text.to_owned() } else { format!("({text})") }
 }

@@ -81,14 +81,43 @@ fn text_of(instruction: &str) -> Option<String> {
             character(font, code).map(String::from)
         }
         "EQ" => {
+            if let Some(formula) = formula(instruction.trim_start().get("EQ".len()..)?) {
+                return Some(formula);
+            }
             let inner = instruction.split_once('(')?.1.trim_end().strip_suffix(')')?;
             let reading =
                 inner.split_once("\\up").and_then(|(_, rest)| rest.split_once('(')).and_then(|(_, rest)| rest.split_once(')'));
             let (reading, word) = reading.and_then(|(reading, rest)| Some((reading, rest.rsplit_once([',', ';'])?.1)))?;
             Some(format!("{}（{}）", word.trim(), reading.trim()))
         }
+        // The name of a macro, then the text of its button.
+        "MACROBUTTON" => {
+            let rest = instruction.trim_start().split_once(char::is_whitespace)?.1.trim_start();
+            Some(rest.split_once(char::is_whitespace)?.1.trim().to_owned())
+        }
         _ => None,
     }
+}
+
+/// Fraction `\f(1,2)`, root `\r(3,27)` and number in a circle `\o\ac(○,3)` of an EQ field.
+fn formula(instruction: &str) -> Option<String> {
+    let (switch, rest) = instruction.trim().split_once('(')?;
+    let (first, second) = rest.strip_suffix(')')?.split_once([',', ';'])?;
+    let (first, second) = (first.trim(), second.trim());
+    if second.contains(['\\', '(']) {
+        return None;
+    }
+    Some(match switch.trim().to_ascii_lowercase().as_str() {
+        "\\f" => format!("{}/{}", in_parentheses(first), in_parentheses(second)),
+        "\\r" => format!("{first}\u{221A}{}", in_parentheses(second)),
+        "\\o\\ac" if matches!(first, "○" | "◯" | "〇") => format!("({second})"),
+        _ => return None,
+    })
+}
+
+/// A term of several words or operators in parentheses.
+pub fn in_parentheses(text: &str) -> String {
+    if text.chars().all(char::is_alphanumeric) { text.to_owned() } else { format!("({text})") }
 }
 
 #[cfg(test)]
@@ -106,6 +135,12 @@ mod tests {
         assert_eq!(read(" SYMBOL 176 \\f \"Symbol\" \\s 10 ").as_deref(), Some("°"));
         assert_eq!(read("SYMBOL 0xFC \\f Wingdings").as_deref(), Some("✓"));
         assert_eq!(read(" EQ \\* jc2 \\* hps10 \\o\\ad(\\s\\up 9(すい),水)").as_deref(), Some("水（すい）"));
+        assert_eq!(read(" EQ \\f(1,2)").as_deref(), Some("1/2"));
+        assert_eq!(read("EQ \\f(a+b;2)").as_deref(), Some("(a+b)/2"));
+        assert_eq!(read("EQ \\r(,2)").as_deref(), Some("\u{221A}2"));
+        assert_eq!(read("EQ \\r(3,27)").as_deref(), Some("3\u{221A}27"));
+        assert_eq!(read("eq \\o\\ac(○,3)").as_deref(), Some("(3)"));
+        assert_eq!(read("MACROBUTTON NoMacro [Name of the miller]").as_deref(), Some("[Name of the miller]"));
         assert_eq!(read("PAGEREF _Toc1 \\h"), None);
     }
 }

@@ -19,13 +19,22 @@ impl Body<'_, '_> {
         if self.fields.is_instruction() || text.is_empty() {
             return;
         }
-        let Some(paragraph) = self.paragraphs.last_mut() else { return self.write(text) };
+        let font = self.paragraphs.last().and_then(|paragraph| paragraph.run.font.as_deref());
+        let text = readable(text, font);
+        self.shown(text);
+    }
+
+    /// Text of a run as it is shown, unless the run is hidden.
+    fn shown(&mut self, text: String) {
+        if self.fields.is_instruction() {
+            return;
+        }
+        let Some(paragraph) = self.paragraphs.last_mut() else { return self.write(&text) };
         if paragraph.run.is_hidden {
             self.losses.n_hidden_words += text.split_whitespace().count();
             return;
         }
         let script = paragraph.run.script;
-        let text = readable(text, paragraph.run.font.as_deref());
         match (script, &mut paragraph.script) {
             (Some(script), Some((own, pending))) if script == *own => pending.push_str(&text),
             (Some(script), _) => {
@@ -73,17 +82,15 @@ impl Body<'_, '_> {
         }
     }
 
-    /// Counts the paragraph in its list, and sets its number in front of its text.
+    /// Counts the paragraph in its list, and sets its number in front of its text, which may begin in a formula or a word with a
+    /// reading.
     pub(super) fn begin_paragraph(&mut self) {
-        let Some(paragraph) = self.paragraphs.last_mut() else { return };
-        paragraph.has_text = true;
-        if paragraph.is_numbered || self.contexts.last().is_some_and(|context| !context.is_cell && !context.flow.is_empty()) {
-            return;
-        }
+        let Some(paragraph) = self.paragraphs.last_mut().filter(|paragraph| !paragraph.is_numbered) else { return };
         paragraph.is_numbered = true;
         let Some(paragraph) = self.paragraphs.pop() else { return };
         if let Some(mark) = self.number(&paragraph) {
-            self.context().flow.item(mark);
+            let around = paragraph.depth.checked_sub(1).and_then(|i| self.contexts.get_mut(i));
+            around.unwrap_or(&mut self.base).flow.item(mark);
         }
         self.paragraphs.push(paragraph);
     }
@@ -124,7 +131,7 @@ impl Body<'_, '_> {
         let code = attribute(e, b"char").and_then(|code| u32::from_str_radix(&code, 16).ok());
         let found = code.and_then(|code| character(&font, code));
         self.losses.n_bad_letters += usize::from(found.is_none());
-        self.text(&found.unwrap_or('\u{FFFD}').to_string());
+        self.shown(found.unwrap_or('\u{FFFD}').to_string());
     }
 
     pub(super) fn cite(&mut self, kind: Kind, e: &BytesStart<'_>) {
@@ -161,7 +168,11 @@ impl Body<'_, '_> {
             Some(id) => self.parts.by_id(&id)?,
             None => None,
         };
-        match part.and_then(|(name, bytes)| chunk_text(&name, &bytes, self.depth)) {
+        let text = match part {
+            Some((name, bytes)) => chunk_text(&name, self.parts.content_type(&name)?.as_deref(), &bytes, self.depth),
+            None => None,
+        };
+        match text {
             Some(text) => self.flush_after(vec![text]),
             None => self.losses.n_unreadable_parts += 1,
         }

@@ -82,14 +82,14 @@ fn pages_of(bytes: &[u8], depth: usize) -> Result<(Vec<String>, Losses), Extract
 }
 
 /// Text of a part that was put in whole: a page, a text or another document; None if its format is unknown.
-fn chunk_text(name: &str, bytes: &[u8], depth: usize) -> Option<String> {
+fn chunk_text(name: &str, content_type: Option<&str>, bytes: &[u8], depth: usize) -> Option<String> {
     if bytes.starts_with(b"PK\x03\x04") {
         let (pages, _) = (depth < MAX_CHUNK_DEPTH).then(|| pages_of(bytes, depth + 1))?.ok()?;
         return Some(pages.join("\n\n"));
     }
     let name = name.to_ascii_lowercase();
-    let is_page = [".html", ".htm", ".xhtml", ".mht", ".mhtml"].iter().any(|end| name.ends_with(end));
-    if is_page {
+    let is_typed = content_type.is_some_and(|kind| kind.contains("html") || kind.contains("message/rfc822"));
+    if is_typed || [".html", ".htm", ".xhtml", ".mht", ".mhtml"].iter().any(|end| name.ends_with(end)) {
         return html::whole_text(bytes).ok();
     }
     if bytes.starts_with(b"{\\rtf") {

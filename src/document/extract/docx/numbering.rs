@@ -80,7 +80,10 @@ impl Numbering {
         visit(xml, Rules::Data, &mut |token| {
             match token {
                 Token::Open(e) => {
-                    place.open(e);
+                    // A format that older programs show instead.
+                    if !path.iter().any(|name| name == b"Fallback") {
+                        place.open(e);
+                    }
                     path.push(e.local_name().as_ref().to_vec());
                 }
                 Token::Close => numbering.close(&mut place, &path.pop().unwrap_or_default()),
@@ -195,9 +198,10 @@ impl Place {
         match name {
             b"start" => level.start = value().and_then(|v| v.parse().ok()).unwrap_or(1),
             b"numFmt" => {
-                let format = attribute(e, b"format").filter(|format| format.starts_with("00"));
-                level.format = match (value(), format) {
-                    (Some(name), Some(_)) if name == "custom" => NumberFormat::DecimalZero,
+                // "001, 002, 003, ..."
+                let width = attribute(e, b"format").map(|format| format.chars().take_while(char::is_ascii_digit).count());
+                level.format = match (value(), width) {
+                    (Some(name), Some(width @ 2..)) if name == "custom" => NumberFormat::Zeros(width),
                     (name, _) => NumberFormat::of_word(&name.unwrap_or_default()),
                 };
             }

@@ -17,7 +17,8 @@ pub struct Paragraph {
     pub level: Option<usize>,
     /// true once its number was counted
     pub is_numbered: bool,
-    pub has_text: bool,
+    /// number of contexts around it
+    pub depth: usize,
     /// true if its end is deleted, so that it goes on in the next paragraph
     pub is_end_deleted: bool,
     /// text boxes, notes and comments, which follow it
@@ -67,12 +68,8 @@ impl Run {
             b"rFonts" => self.font = attribute(e, b"ascii").or_else(|| attribute(e, b"hAnsi")),
             b"rStyle" => {
                 let id = value().unwrap_or_default();
-                self.is_hidden = styles.is_hidden(&id);
-                self.script = match (styles.is_raised(&id), styles.is_lowered(&id)) {
-                    (true, _) => Some(Script::Raised),
-                    (false, true) => Some(Script::Lowered),
-                    (false, false) => None,
-                };
+                self.is_hidden = styles.is_hidden(&id).unwrap_or(self.is_hidden);
+                self.script = styles.script(&id);
             }
             _ => {}
         }
@@ -88,6 +85,8 @@ pub struct Context {
     pub is_cell: bool,
     pub cell: Cell,
     pub is_deleted: bool,
+    /// true if the next paragraph goes on with one that has its number, whose end is deleted
+    pub goes_on: bool,
 }
 
 /// An open table.

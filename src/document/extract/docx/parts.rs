@@ -73,6 +73,22 @@ impl<'a> Parts<'a> {
         paths
     }
 
+    /// Content type of a part; None if the archive has none for it.
+    pub fn content_type(&mut self, path: &str) -> Result<Option<String>, ExtractError> {
+        let Some(bytes) = self.archive.read(CONTENT_TYPES)? else { return Ok(None) };
+        let (mut own, mut usual) = (None, None);
+        let _ = elements(&text_of(&bytes)?, |_, element| {
+            let is_own = attribute(element, b"PartName").is_some_and(|name| resolve("", &name).eq_ignore_ascii_case(path));
+            let ends_so = |end: String| path.to_ascii_lowercase().ends_with(&format!(".{}", end.to_ascii_lowercase()));
+            if is_own {
+                own = attribute(element, b"ContentType");
+            } else if attribute(element, b"Extension").is_some_and(ends_so) {
+                usual = attribute(element, b"ContentType");
+            }
+        });
+        Ok(own.or(usual))
+    }
+
     /// Name and content of the part with this relationship; None if there is none.
     pub fn by_id(&mut self, id: &str) -> Result<Option<(String, Vec<u8>)>, ExtractError> {
         let Some(path) = self.relations.get(id).map(|relation| relation.path.clone()) else { return Ok(None) };

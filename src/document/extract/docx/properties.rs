@@ -62,10 +62,10 @@ impl Body<'_, '_> {
 
     pub(super) fn formula_property(&mut self, name: &[u8], e: &BytesStart<'_>) -> Option<Element> {
         let value = attribute(e, b"val").unwrap_or_default();
-        match (name, self.delimiters.last_mut()) {
-            (b"chr", _) => self.write(&value),
-            (b"begChr", Some((begin, _))) => *begin = value,
-            (b"endChr", Some((_, end))) => *end = value,
+        match (name, self.terms.last_mut()) {
+            (b"begChr" | b"chr", Some(terms)) => terms.begin = value,
+            (b"sepChr", Some(terms)) => terms.separator = value,
+            (b"endChr", Some(terms)) => terms.end = value,
             _ => {}
         }
         Some(Element::Other)

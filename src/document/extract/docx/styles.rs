@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 
 use super::super::extracted::ExtractError;
+use super::super::scripts::Script;
 use super::super::xml::{Rules, Token, attribute, visit};
 
 /// Most styles that one style may be based on, in a row.
@@ -19,9 +20,9 @@ struct Style {
     based_on: Option<String>,
     list: Option<String>,
     level: Option<usize>,
-    is_raised: bool,
-    is_lowered: bool,
-    is_hidden: bool,
+    /// None if the style leaves it open; Some(None) for text on the line
+    script: Option<Option<Script>>,
+    is_hidden: Option<bool>,
 }
 
 /// All styles, by id.
@@ -54,11 +55,13 @@ impl Styles {
                         (b"numId", Some((_, style))) => style.list = value(),
                         (b"ilvl", Some((_, style))) => style.level = value().and_then(|v| v.parse().ok()),
                         (b"vertAlign", Some((_, style))) => {
-                            let value = value();
-                            style.is_raised = value.as_deref() == Some("superscript");
-                            style.is_lowered = value.as_deref() == Some("subscript");
+                            style.script = Some(match value().as_deref() {
+                                Some("superscript") => Some(Script::Raised),
+                                Some("subscript") => Some(Script::Lowered),
+                                _ => None,
+                            });
                         }
-                        (b"vanish", Some((_, style))) => style.is_hidden = value().is_none_or(|v| is_on(&v)),
+                        (b"vanish", Some((_, style))) => style.is_hidden = Some(value().is_none_or(|v| is_on(&v))),
                         _ => {}
                     }
                     path.push(name);
@@ -91,16 +94,14 @@ impl Styles {
         self.chain(id).find_map(|(own, style)| Some((style.list.as_deref()?, level, own)))
     }
 
-    pub fn is_raised(&self, id: &str) -> bool {
-        self.chain(id).any(|(_, style)| style.is_raised)
+    /// Script of a style's text, by the nearest style that sets it.
+    pub fn script(&self, id: &str) -> Option<Script> {
+        self.chain(id).find_map(|(_, style)| style.script).flatten()
     }
 
-    pub fn is_lowered(&self, id: &str) -> bool {
-        self.chain(id).any(|(_, style)| style.is_lowered)
-    }
-
-    pub fn is_hidden(&self, id: &str) -> bool {
-        self.chain(id).any(|(_, style)| style.is_hidden)
+    /// True if the text of a style is hidden, by the nearest style that sets it; None if none does.
+    pub fn is_hidden(&self, id: &str) -> Option<bool> {
+        self.chain(id).find_map(|(_, style)| style.is_hidden)
     }
 }
 
