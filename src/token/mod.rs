@@ -28,11 +28,13 @@ mod template_program;
 mod tokenizer;
 
 pub use chat_message::ChatMessage;
+pub(crate) use chat_template::template_of_config;
 pub use chat_template::{ChatTemplate, Prompt, Rendered};
 pub use detokenizer::Detokenizer;
 pub use error::TokenError;
 pub use gguf_vocab::GgufVocab;
 pub use reasoning::{ReasoningFilter, split_reasoning, without_reasoning};
+pub(crate) use tokenizer::is_end_name;
 pub use tokenizer::{SpecialIds, Tokenizer};
 
 #[cfg(test)]

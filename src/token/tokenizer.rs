@@ -294,7 +294,7 @@ fn halves(text: &str) -> Option<(&str, &str)> {
 }
 
 /// True for a token name that ends a turn in some family.
-pub(super) fn is_end_name(text: &str) -> bool {
+pub(crate) fn is_end_name(text: &str) -> bool {
     END_NAMES.contains(&text)
 }
 
