@@ -20,6 +20,7 @@ mod piece_bytes;
 mod pre_tokenizer;
 mod prompt_check;
 mod reasoning;
+mod reasoning_marks;
 mod safe_split;
 mod special_tokens;
 mod spm;

@@ -19,7 +19,7 @@ use super::bpe::{Before, Bpe};
 use super::gguf_vocab::{GgufVocab, token_type};
 use super::piece_bytes::{PieceKind, Pieces, Spelling};
 use super::pre_tokenizer::pre_kind;
-use super::reasoning::is_reasoning_mark;
+use super::reasoning_marks::is_reasoning_mark;
 use super::special_tokens::{Fragment, SpecialToken, SpecialTokens, unescape_special};
 use super::spm::Spm;
 
