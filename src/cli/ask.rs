@@ -82,7 +82,6 @@ fn answer(
     command: EngineCommand,
     console: &mut Console,
 ) -> Result<(String, RequestSummary), CliError> {
-    let mut answer = String::new();
     let mut shown = ReasoningFilter::default();
     let cost = session.run_request(request, command, console, |event, console| {
         let EngineEvent::Token { text, n, .. } = event else { return Ok(()) };
@@ -91,14 +90,13 @@ fn answer(
         if is_reasoning {
             return Ok(());
         }
-        answer.push_str(&answered);
         show_piece(i, &answered, n, console)
     })?;
     let rest = shown.finish();
     if !rest.is_empty() {
-        answer.push_str(&rest);
         show_piece(i, &rest, cost.generated_tokens, console)?;
     }
+    let answer = shown.answer().into_owned();
     if answer.trim().is_empty() && shown.has_reasoning() {
         console.note(ONLY_REASONING)?;
     }
@@ -259,6 +257,10 @@ mod tests {
             (&lines.last().unwrap()["text"], &lines.last().unwrap()["quotes"]),
             (&"It <is> so.".into(), &Value::Array(Vec::new()))
         );
+        const WITHOUT_BEGINNING: &[&str] = &["\"Never said so\"", "\n</think>\n\n", "It is."];
+        let (_, out, ..) = run_mock(&["--prompt", "a", "--json"], Interrupt::default(), respond(WITHOUT_BEGINNING));
+        let summary: Value = serde_json::from_str(out.lines().last().unwrap()).unwrap();
+        assert_eq!((&summary["text"], &summary["quotes"]), (&"It is.".into(), &Value::Array(Vec::new())));
         let (_, out, err, _) = run_mock(&["--prompt", "a"], Interrupt::default(), respond(&["<think>", "It never ends"]));
         assert!(out.trim().is_empty() && err.contains("--max-tokens"), "{out} {err}");
     }

@@ -10,7 +10,7 @@ use super::gguf::{self, Gguf};
 use super::safetensors::HfFolder;
 use super::tensors::TensorTable;
 use crate::base::limits;
-use crate::token::GgufVocab;
+use crate::token::{GgufVocab, is_end_name, template_of_config};
 
 /// Metadata for the model bar, the tokenizer and the sampler.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -58,19 +58,6 @@ pub struct RecommendedSampling {
     pub repetition_penalty: Option<f32>,
 }
 
-/// Texts of end-of-turn tokens, for files that do not mark them; llama.cpp has the same list.
-const END_OF_TURN_TEXTS: [&str; 9] = [
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "<|eom_id|>",
-    "<EOT>",
-    "<|end_of_text|>",
-    "<｜end▁of▁sentence｜>",
-];
-
 /// A value that a model runs without. One of another type is ignored, with a line in the log.
 fn optional<T>(value: Result<Option<T>, ModelError>) -> Option<T> {
     value.unwrap_or_else(|error| {
@@ -105,7 +92,8 @@ pub(crate) fn gguf_vocab(gguf: &Gguf, bytes: &[u8]) -> Result<Option<GgufVocab>,
     let Some(tokens) = gguf.strings(bytes, "tokenizer.ggml.tokens")? else { return Ok(None) };
     let id = |name: &str| special_id(gguf, name, tokens.len());
     let flag = |name: &str| optional(gguf.bool(&format!("tokenizer.ggml.{name}")));
-    let scores = gguf.numbers(bytes, "tokenizer.ggml.scores")?.unwrap_or_default();
+    // Only SentencePiece has scores; what other files have under this name is not looked at.
+    let scores = if model == "llama" { gguf.numbers(bytes, "tokenizer.ggml.scores")? } else { None }.unwrap_or_default();
     let types = gguf.numbers(bytes, "tokenizer.ggml.token_type")?.unwrap_or_default();
     Ok(Some(GgufVocab {
         model: model.to_owned(),
@@ -146,7 +134,7 @@ pub(crate) fn of_gguf(
         const CONTROL: u32 = 3;
         for (id, text) in (0u32..).zip(&vocab.tokens) {
             let control = vocab.token_types.get(id as usize) == Some(&CONTROL);
-            if control && END_OF_TURN_TEXTS.contains(&text.as_str()) && !stop_ids.contains(&id) {
+            if control && is_end_name(text) && !stop_ids.contains(&id) {
                 stop_ids.push(id);
             }
         }
@@ -190,6 +178,7 @@ pub(crate) fn of_folder(folder: &HfFolder, plan: &ModelPlan, architecture: &str,
     let samples = generation.and_then(|g| g.get("do_sample")).and_then(Value::as_bool) == Some(true);
     let number = |key: &str| generation.filter(|_| samples).and_then(|g| g.get(key)).and_then(Value::as_f64);
     let eos = ids("eos_token_id");
+    let in_config = || template_of_config(folder.tokenizer_config.as_ref()?).map(str::to_owned);
     ModelMeta {
         name: name.to_owned(),
         architecture: architecture.to_owned(),
@@ -197,7 +186,7 @@ pub(crate) fn of_folder(folder: &HfFolder, plan: &ModelPlan, architecture: &str,
         n_params: n_params(plan, &folder.tensors),
         file_bytes: folder.file_bytes,
         license: None,
-        chat_template: hf_chat_template(folder),
+        chat_template: folder.chat_template.clone().or_else(in_config),
         bos: ids("bos_token_id").first().copied(),
         eos: eos.first().copied(),
         eot: None,
@@ -210,21 +199,6 @@ pub(crate) fn of_folder(folder: &HfFolder, plan: &ModelPlan, architecture: &str,
             min_p: number("min_p").map(|v| v as f32),
             repetition_penalty: number("repetition_penalty").map(|v| v as f32),
         },
-    }
-}
-
-/// Template from its own file or from `tokenizer_config.json` (a string, or a list of named ones).
-fn hf_chat_template(folder: &HfFolder) -> Option<String> {
-    if let Some(template) = &folder.chat_template {
-        return Some(template.clone());
-    }
-    match folder.tokenizer_config.as_ref()?.get("chat_template")? {
-        Value::String(template) => Some(template.clone()),
-        Value::Array(named) => {
-            let default = named.iter().find(|t| t.get("name").and_then(Value::as_str) == Some("default"));
-            default.or(named.first())?.get("template")?.as_str().map(str::to_owned)
-        }
-        _ => None,
     }
 }
 

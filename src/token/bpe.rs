@@ -17,7 +17,7 @@ use tokenizers::tokenizer::SplitDelimiterBehavior::Isolated;
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer as Library};
 
 use super::TokenError;
-use super::gguf_vocab::{GgufVocab, split_merge};
+use super::gguf_vocab::GgufVocab;
 use super::pre_tokenizer::PreTokenizerKind;
 use super::safe_split::{SplitRule, parts};
 
@@ -49,7 +49,7 @@ impl Bpe {
     /// Byte-level BPE of a checked GGUF vocabulary.
     pub fn from_gguf(vocab: &GgufVocab, pre: &PreTokenizerKind) -> Result<Self, TokenError> {
         let ids: Vocab = vocab.tokens.iter().cloned().zip(0u32..).collect();
-        let merges = vocab.merges.iter().filter_map(|m| split_merge(m)).map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
+        let merges = vocab.usable_merges().into_iter().map(|(a, b)| (a.to_owned(), b.to_owned())).collect();
         let model = BPE::builder()
             .vocab_and_merges(ids, merges)
             .ignore_merges(pre.ignore_merges)

@@ -122,11 +122,11 @@ impl ChatTemplate {
         let folded = folded.and_then(|_| fold_system(messages));
         let mut reason = None;
         for (messages, is_folded) in std::iter::once((messages, false)).chain(folded.as_deref().map(|folded| (folded, true))) {
-            let trial = Placeholders::of(messages);
-            let filled = || run(own, &trial.messages).ok().and_then(|text| trial.fill(&text, messages));
+            let filled = |trial: Placeholders| run(own, &trial.messages).ok().and_then(|text| trial.fill(&text, messages));
+            let keeps_places = || !messages.iter().any(is_strict) || filled(Placeholders::of_same_length(messages)).is_some();
             let note = || is_folded.then(|| FOLDED_NOTE.to_owned());
             match run(own, messages) {
-                Ok(text) if is_whole(messages, &text) && (!messages.iter().any(is_strict) || filled().is_some()) => {
+                Ok(text) if is_whole(messages, &text) && keeps_places() => {
                     return Ok(Rendered { text, note: note() });
                 }
                 Ok(_) => reason = reason.or(Some("The model's chat template loses text of this conversation".to_owned())),
@@ -134,7 +134,7 @@ impl ChatTemplate {
                 Err(error) => reason = reason.or(Some(error.to_string())),
             }
             // The template would change the text of a message, but keeps its place.
-            if let Some(text) = filled() {
+            if let Some(text) = filled(Placeholders::of(messages)) {
                 return Ok(Rendered { text, note: note().or(Some(UNCHANGED_NOTE.to_owned())) });
             }
         }
@@ -189,7 +189,7 @@ fn fold_system(messages: &[ChatMessage]) -> Option<Vec<ChatMessage>> {
 }
 
 /// The template in `tokenizer_config.json`: a string, or the entry named `default` of a list.
-fn template_of_config(config: &serde_json::Value) -> Option<&str> {
+pub(crate) fn template_of_config(config: &serde_json::Value) -> Option<&str> {
     let template = config.get("chat_template")?;
     let list = || {
         let named = |t: &&serde_json::Value| t.get("name").and_then(token_name) == Some("default");
@@ -297,11 +297,15 @@ mod tests {
         for source in [
             "{% for m in messages %}[{{ m.content[:200] }}]{% endfor %}",
             "{% for m in messages %}[{{ m.content | replace('old', 'new') }}]{% endfor %}",
+            "{% for m in messages %}[{{ m.content }}{% if m.content | length > 200 %}{{ m.content }}{% endif %}]{% endfor %}",
         ] {
             let rendered = render(source, &messages).unwrap();
             assert_eq!(rendered.text, kept, "{source}");
             assert!(rendered.note.unwrap().contains("put in unchanged"), "{source}");
         }
+        let doubles_short = "{% for m in messages %}[{{ m.content }}\
+                             {% if m.content | length < 50 and loop.first %}{{ m.content }}{% endif %}]{% endfor %}";
+        assert_eq!(render(doubles_short, &messages).unwrap(), Rendered { text: kept, note: None });
     }
 
     #[test]

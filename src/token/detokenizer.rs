@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::reasoning::opening_at_end;
+use super::reasoning_marks::opening_at_end;
 use super::{TokenError, Tokenizer};
 
 /// Longest beginning of reasoning at the end of a prompt, tokens.

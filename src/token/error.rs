@@ -38,20 +38,6 @@ pub enum TokenError {
         /// number of tokens
         vocab_size: usize,
     },
-    /// a merge does not consist of two known tokens
-    #[error("merge {index} of the tokenizer, '{merge}', does not join two tokens into a third. Download the file again")]
-    BadMerge {
-        /// position in the list
-        index: usize,
-        /// text of the merge
-        merge: String,
-    },
-    /// a score is NaN
-    #[error("the score of token {index} is not a number, so the tokenizer is corrupt. Download the file again")]
-    BadScore {
-        /// token id
-        index: usize,
-    },
     /// no supported architecture uses this kind of tokenizer
     #[error(
         "tokenizers of kind '{kind}' are not supported. Use a model with a byte-level BPE (`gpt2`) or a SentencePiece \

@@ -4,7 +4,7 @@
 //! tokenizer.ggml.* (read by the model module) ──► GgufVocab ──check──► Tokenizer::from_gguf
 //! ```
 //! Invariants after [`GgufVocab::check`]: 1. Every per-token array is empty or as long as `tokens`. 2. Every special id is a
-//! token. 3. Every merge is two tokens whose concatenation is a token.
+//! token.
 //! Limits: [`limits::MAX_VOCAB`] tokens, [`MAX_MERGES`] merges, [`MAX_TEXT_BYTES`] of text.
 //! Source: the key list of the GGUF specification (`tokenizer.ggml.*`).
 
@@ -86,33 +86,31 @@ impl GgufVocab {
                 return Err(TokenError::Mismatch { what, got, tokens: n });
             }
         }
-        if let Some(index) = self.scores.iter().position(|s| s.is_nan()) {
-            return Err(TokenError::BadScore { index });
-        }
         let ids = [("bos", self.bos), ("eos", self.eos), ("eot", self.eot), ("unknown", self.unk), ("padding", self.pad)];
         for (what, id) in ids {
             check_id(what, id, n)?;
         }
-        self.check_merges()
+        Ok(())
     }
 
-    fn check_merges(&self) -> Result<(), TokenError> {
+    /// The merges that join two tokens into a third. Others are skipped, with a line in the log.
+    pub(super) fn usable_merges(&self) -> Vec<(&str, &str)> {
         let known: HashSet<&str> = self.tokens.iter().map(String::as_str).collect();
-        for (index, merge) in self.merges.iter().enumerate() {
-            let good = split_merge(merge).is_some_and(|(left, right)| {
-                known.contains(left) && known.contains(right) && known.contains(format!("{left}{right}").as_str())
-            });
-            if !good {
-                return Err(TokenError::BadMerge { index, merge: merge.chars().take(80).collect() });
-            }
+        let is_usable = |(left, right): &(&str, &str)| {
+            known.contains(left) && known.contains(right) && known.contains(format!("{left}{right}").as_str())
+        };
+        let merges = self.merges.iter().filter_map(|merge| split_merge(merge));
+        let usable: Vec<(&str, &str)> = merges.filter(is_usable).collect();
+        if let n_skipped @ 1.. = self.merges.len() - usable.len() {
+            log::warn!("{n_skipped} merges of the tokenizer are skipped, because they do not join two tokens into a third");
         }
-        Ok(())
+        usable
     }
 }
 
 /// The two sides of `left right`. The separator is the first space after the first character, because a side may begin with
 /// a space.
-pub(super) fn split_merge(merge: &str) -> Option<(&str, &str)> {
+fn split_merge(merge: &str) -> Option<(&str, &str)> {
     let first = merge.chars().next()?.len_utf8();
     let at = first + merge.get(first..)?.find(' ')?;
     let (left, right) = (merge.get(..at)?, merge.get(at + 1..)?);
@@ -154,14 +152,11 @@ mod tests {
     fn valid_vocab_passes_and_each_corruption_is_named() {
         assert!(valid().check().is_ok());
         type Corruption = fn(&mut GgufVocab);
-        let corruptions: [(&str, Corruption); 7] = [
+        let corruptions: [(&str, Corruption); 4] = [
             ("has no tokenizer", |v| v.tokens.clear()),
             ("4 tokens but 1 scores", |v| v.scores = vec![0.0]),
             ("4 tokens but 2 token types", |v| v.token_types = vec![1, 1]),
-            ("score of token 2", |v| v.scores = vec![0.0, 0.0, f32::NAN, 0.0]),
             ("eot id is 4", |v| v.eot = Some(4)),
-            ("merge 0 of the tokenizer, 'ab'", |v| v.merges = vec!["ab".into()]),
-            ("merge 1 of the tokenizer, 'b a'", |v| v.merges.push("b a".into())),
         ];
         for (message, corrupt) in corruptions {
             let mut vocab = valid();
@@ -169,6 +164,13 @@ mod tests {
             let sentence = vocab.check().unwrap_err().to_string();
             assert!(sentence.contains(message), "{sentence}");
         }
+    }
+
+    #[test]
+    fn merges_of_unknown_tokens_are_skipped() {
+        let mut vocab = valid();
+        vocab.merges.extend(["b a", "ab", "c a", ""].map(String::from));
+        assert_eq!(vocab.usable_merges(), [("a", "b")]);
     }
 
     #[test]

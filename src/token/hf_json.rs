@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::TokenError;
 use super::bpe::Bpe;
 use super::piece_bytes::{PieceKind, Pieces, Spelling};
-use super::reasoning::is_reasoning_mark;
+use super::reasoning_marks::is_reasoning_mark;
 use super::special_tokens::{SpecialToken, SpecialTokens};
 use super::tokenizer::{Encoder, SpecialIds, Tokenizer, is_end_name};
 use crate::base::limits;

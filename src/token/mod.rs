@@ -20,6 +20,7 @@ mod piece_bytes;
 mod pre_tokenizer;
 mod prompt_check;
 mod reasoning;
+mod reasoning_marks;
 mod safe_split;
 mod special_tokens;
 mod spm;
@@ -28,11 +29,13 @@ mod template_program;
 mod tokenizer;
 
 pub use chat_message::ChatMessage;
+pub(crate) use chat_template::template_of_config;
 pub use chat_template::{ChatTemplate, Prompt, Rendered};
 pub use detokenizer::Detokenizer;
 pub use error::TokenError;
 pub use gguf_vocab::GgufVocab;
 pub use reasoning::{ReasoningFilter, split_reasoning, without_reasoning};
+pub(crate) use tokenizer::is_end_name;
 pub use tokenizer::{SpecialIds, Tokenizer};
 
 #[cfg(test)]

@@ -5,26 +5,37 @@
 //! messages ──► template ──► each content whole, in order?
 //! ```
 //! Invariants: 1. A message of several lines, such as one with a document, has to be in the prompt letter by letter, but for
-//! white space at its ends. 2. A template may reword a short message of one line; its letters have to be there in order.
-//! 3. System messages may be anywhere.
+//! white space at its ends, and as often as in the conversation. 2. A template may reword a short message of one line; its
+//! letters have to be there in order. 3. System messages may be anywhere.
 
 use super::chat_message::ChatMessage;
 
 /// Longest message that a template may reword, bytes.
 const MAX_REWORDED_BYTES: usize = 200;
 
-/// The same conversation with a short, unique text in place of each content.
+/// The same conversation with a unique text in place of each content.
 pub(super) struct Placeholders {
     /// messages to render
     pub messages: Vec<ChatMessage>,
 }
 
 impl Placeholders {
-    /// Placeholders for these messages.
+    /// Short placeholders for these messages.
     pub fn of(messages: &[ChatMessage]) -> Self {
         let message =
             |(i, m): (usize, &ChatMessage)| ChatMessage::new(m.role.clone(), format!("The text of message {i} is here."));
         Placeholders { messages: messages.iter().enumerate().map(message).collect() }
+    }
+
+    /// Placeholders as long as the messages that a template must not reword, so that a template that looks at their length
+    /// treats them alike; short ones for the others.
+    pub fn of_same_length(messages: &[ChatMessage]) -> Self {
+        let mut placeholders = Self::of(messages);
+        for (placeholder, message) in placeholders.messages.iter_mut().zip(messages).filter(|(_, m)| is_strict(m)) {
+            let missing = message.content.chars().count().saturating_sub(placeholder.content.chars().count());
+            placeholder.content.push_str(&".".repeat(missing));
+        }
+        placeholders
     }
 
     /// The rendered text with the contents of `messages`; None unless each placeholder is in it once, and in order.
@@ -64,15 +75,22 @@ pub(super) fn is_strict(message: &ChatMessage) -> bool {
     content.len() > MAX_REWORDED_BYTES || content.contains('\n')
 }
 
-/// True if every message is in the text, and all but system messages in order.
+/// True if every message is in the text, and all but system messages in order. Those that a template must not reword are in it
+/// as often as in the messages.
 pub(super) fn is_whole(messages: &[ChatMessage], text: &str) -> bool {
+    let is_repeated = |message: &ChatMessage| {
+        let content = message.content.trim();
+        let n_given: usize = messages.iter().map(|other| other.content.matches(content).count()).sum();
+        text.matches(content).nth(n_given).is_some()
+    };
     let mut rest = text;
-    messages.iter().all(|message| {
+    let is_in_order = messages.iter().all(|message| {
         let from = if message.role == "system" { text } else { rest };
         let Some(after) = after_message(message, from) else { return false };
         rest = if message.role == "system" { rest } else { after };
         true
-    })
+    });
+    is_in_order && !messages.iter().filter(|message| is_strict(message)).any(is_repeated)
 }
 
 /// Text after the first place that has the message; None if there is none.
@@ -114,9 +132,12 @@ mod tests {
             "<u>The rule of\nthe gate: -5.<a>So.<u>And then?",
             "<u>And then?<a>So.<u>The rule of\nthe gate: -5.\n\nWhy?",
             "<u>The rule of\nthe gate: -5.\n\nWhy?<a>So.",
+            "<u>The rule of\nthe gate: -5.\n\nWhy?The rule of\nthe gate: -5.\n\nWhy?<a>So.<u>And then?",
         ] {
             assert!(!is_whole(&chat, wrong), "{wrong}");
         }
+        let repeated = messages(&[document, "So.", &format!("It says:\n{document}")]);
+        assert!(is_whole(&repeated, &format!("<u>{document}<a>So.<u>It says:\n{document}")), "a message within another");
     }
 
     #[test]

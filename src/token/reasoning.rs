@@ -3,48 +3,30 @@
 //! ```text
 //! "<think>Perhaps …</think>It is …" ──► reasoning │ answer
 //! ```
-//! A block begins at the start of a line, outside of code. Invariants: 1. A block at the start that does not end is reasoning
-//! to its end; a later one is text. 2. The pieces of [`ReasoningFilter`] join to [`without_reasoning`] of the whole text, if it
-//! begins no block before its closing mark.
+//! A block begins at the start of a line or after the end of a sentence, outside of code. Invariants: 1. A block that does not
+//! end is reasoning to its end; but a later one is text if the line speaks of the mark, or if its tag may be other markup.
+//! 2. The pieces of [`ReasoningFilter`] join to [`without_reasoning`] of the whole text, if it begins no block before its
+//! closing mark.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Marks of a block: the opening one and its closing one.
-const MARKS: [(&str, &str); 12] = [
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<thought>", "</thought>"),
-    ("<thoughts>", "</thoughts>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<seed:think>", "</seed:think>"),
-    ("[THINK]", "[/THINK]"),
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
-    ("<|START_THINKING|>", "<|END_THINKING|>"),
-    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
-    ("<|channel>thought", "<channel|>"),
-    ("\u{25C1}think\u{25B7}", "\u{25C1}/think\u{25B7}"),
-];
+use super::reasoning_marks::{Opening, closing_len, may_begin_mark};
 
-/// True for a token that begins or ends a block, which is shown even if it is a control token.
-pub(super) fn is_reasoning_mark(token: &str) -> bool {
-    MARKS.iter().any(|(open, close)| token == *open || token == *close)
-}
-
-/// The opening mark that a prompt ends with: the answer continues its block.
-pub(super) fn opening_at_end(prompt: &str) -> Option<&'static str> {
-    MARKS.iter().map(|(open, _)| *open).find(|open| prompt.trim_end().ends_with(open))
+/// A block of reasoning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Block {
+    /// bytes with the marks, and with the white space after them
+    whole: Range<usize>,
+    /// bytes between the marks
+    inside: Range<usize>,
 }
 
 /// Reasoning, without its marks, and the rest of a text.
 pub fn split_reasoning(text: &str) -> (String, Cow<'_, str>) {
     let blocks = blocks_of(text, true);
-    let inner = |range: &Range<usize>| {
-        let block = text.get(range.clone()).unwrap_or_default().trim();
-        let opened = MARKS.iter().find_map(|(open, _)| block.strip_prefix(open)).unwrap_or(block);
-        MARKS.iter().find_map(|(_, close)| opened.strip_suffix(close)).unwrap_or(opened).trim()
-    };
-    let reasoning: Vec<&str> = blocks.iter().map(inner).filter(|part| !part.is_empty()).collect();
+    let inside = blocks.iter().map(|block| text.get(block.inside.clone()).unwrap_or_default().trim());
+    let reasoning: Vec<&str> = inside.filter(|part| !part.is_empty()).collect();
     (reasoning.join("\n\n"), outside(text, &blocks, text.len()))
 }
 
@@ -54,85 +36,106 @@ pub fn without_reasoning(text: &str) -> Cow<'_, str> {
 }
 
 /// Text outside of the blocks, up to a byte.
-fn outside<'t>(text: &'t str, blocks: &[Range<usize>], end: usize) -> Cow<'t, str> {
+fn outside<'t>(text: &'t str, blocks: &[Block], end: usize) -> Cow<'t, str> {
     if blocks.is_empty() {
         return Cow::Borrowed(text.get(..end).unwrap_or(text));
     }
     let mut out = String::new();
     let mut at = 0;
     for block in blocks {
-        out.push_str(text.get(at..block.start.min(end)).unwrap_or_default());
-        at = block.end;
+        out.push_str(text.get(at..block.whole.start.min(end)).unwrap_or_default());
+        at = block.whole.end;
     }
     out.push_str(text.get(at..end).unwrap_or_default());
     Cow::Owned(out)
 }
 
-/// Blocks with the white space after them. If the text goes on, a block that has not ended counts, and so does a line that may
-/// begin with a mark.
-fn blocks_of(text: &str, is_complete: bool) -> Vec<Range<usize>> {
-    let mut blocks: Vec<Range<usize>> = Vec::new();
+/// Blocks of a text. If the text goes on, a block that has not ended counts, and so does the beginning of a mark at its end.
+fn blocks_of(text: &str, is_complete: bool) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
     // Most texts have no mark at all.
-    if !text.contains(['<', '[', '\u{25C1}']) {
+    if !text.contains(may_begin_mark) {
         return blocks;
     }
     let with_space = |end: usize| text.len() - text.get(end..).unwrap_or_default().trim_start().len();
     let mut at = 0;
-    if let Some(end) = end_without_beginning(text).filter(|_| is_complete) {
-        at = with_space(end);
-        blocks.push(0..at);
+    if let Some(mark) = end_without_beginning(text).filter(|_| is_complete) {
+        at = with_space(mark.end);
+        blocks.push(Block { whole: 0..at, inside: 0..mark.start });
     }
-    while let Some(begin) = next_line_with_mark(text, at, is_complete) {
+    while let Some(begin) = next_mark(text, at, is_complete) {
         let rest = text.get(begin..).unwrap_or_default();
-        let Some((open, close)) = MARKS.iter().find(|(open, _)| rest.starts_with(open)) else {
-            blocks.push(begin..text.len());
+        let to_end = |inside: usize| Block { whole: begin..text.len(), inside: inside..text.len() };
+        let Some(opening) = Opening::parse(rest) else {
+            blocks.push(to_end(text.len()));
             break;
         };
-        let closed =
-            rest.get(open.len()..).and_then(|inside| inside.find(close)).map(|end| begin + open.len() + end + close.len());
+        let inside = begin + opening.len;
+        let after = text.get(inside..).unwrap_or_default();
         let is_first = outside(text, &blocks, begin).trim().is_empty();
-        match closed {
-            Some(end) => {
-                at = with_space(end);
-                blocks.push(begin..at);
-            }
-            None if is_first || !is_complete => {
-                blocks.push(begin..text.len());
-                break;
-            }
-            None => at = begin + open.len(),
+        let speaks_of_mark = after.starts_with(' ') || (is_complete && after.trim().is_empty());
+        if let Some((end, next)) = opening.end_of_block(after, is_complete) {
+            at = with_space(inside + next);
+            blocks.push(Block { whole: begin..at, inside: inside..inside + end });
+        } else if !is_complete || (opening.is_certain() && (is_first || !speaks_of_mark)) {
+            blocks.push(to_end(inside));
+            break;
+        } else {
+            at = inside;
         }
     }
     blocks
 }
 
-/// Next byte from `from` on that begins a line, or follows a block, and has an opening mark; of a text that goes on, also the
-/// beginning of one at its end.
-fn next_line_with_mark(text: &str, from: usize, is_complete: bool) -> Option<usize> {
-    let lines = text.get(from..)?.split_inclusive('\n').scan(from, |at, line| {
-        let begin = *at + (line.len() - line.trim_start().len());
-        *at += line.len();
-        Some((begin, line.trim_start()))
+/// Next byte from `from` on that has an opening mark where a block may begin; of a text that goes on, also the beginning of one
+/// at its end.
+fn next_mark(text: &str, from: usize, is_complete: bool) -> Option<usize> {
+    let marks = text.get(from..)?.match_indices(may_begin_mark).map(|(at, _)| from + at);
+    let mut marks = marks.filter(|at| {
+        let (before, rest) = (text.get(from..*at).unwrap_or_default(), text.get(*at..).unwrap_or_default());
+        let opening = Opening::parse(rest);
+        let is_mark = opening.is_some() || (!is_complete && Opening::may_begin(rest));
+        // Within a line, a space after the mark shows that the sentence speaks of it.
+        let is_spoken_of = || opening.is_some_and(|mark| rest.get(mark.len..).is_some_and(|after| after.starts_with(' ')));
+        is_mark && (begins_line(before) || (ends_sentence(before) && !is_spoken_of())) && !is_in_code(text, *at)
     });
-    let is_code = |begin: usize| !text.get(..begin).unwrap_or_default().matches("```").count().is_multiple_of(2);
-    let may_begin = |begin: usize, line: &str| {
-        let is_last = begin + line.len() == text.len();
-        let is_part = |open: &str| !is_complete && is_last && !line.is_empty() && open.starts_with(line);
-        MARKS.iter().any(|(open, _)| line.starts_with(open) || is_part(open))
-    };
-    let mut lines = lines.filter(|(begin, line)| may_begin(*begin, line) && !is_code(*begin));
-    lines.next().map(|(begin, _)| begin)
+    marks.next()
 }
 
-/// End of a closing mark on a line of its own that no opening mark precedes: the prompt had it.
-fn end_without_beginning(text: &str) -> Option<usize> {
-    MARKS.iter().find_map(|(open, close)| {
-        let at = text.find(close)?;
-        let (before, after) = (text.get(..at)?, text.get(at + close.len()..)?);
-        let begins_line = before.is_empty() || before.ends_with('\n');
-        let is_own_line = begins_line && (after.is_empty() || after.starts_with(['\n', '\r']));
-        (is_own_line && !before.contains(open) && !before.contains("```")).then_some(at + close.len())
-    })
+/// True if a text ends with the beginning of a line.
+fn begins_line(before: &str) -> bool {
+    before.rsplit('\n').next().unwrap_or_default().trim().is_empty()
+}
+
+/// True if a text ends with a sentence.
+fn ends_sentence(before: &str) -> bool {
+    let ends =
+        |c: char| matches!(c, '.' | '!' | '?' | '"' | '\u{201D}' | '\u{BB}' | '\u{2026}' | '\u{3002}' | '\u{FF01}' | '\u{FF1F}');
+    before.trim_end_matches(' ').ends_with(ends)
+}
+
+/// True for a byte within a block of code.
+fn is_in_code(text: &str, at: usize) -> bool {
+    !text.get(..at).unwrap_or_default().matches("```").count().is_multiple_of(2)
+}
+
+/// A closing mark that no opening mark precedes, because the prompt had it: on a line of its own, or between two sentences.
+fn end_without_beginning(text: &str) -> Option<Range<usize>> {
+    for (at, _) in text.match_indices(may_begin_mark) {
+        let (before, rest) = text.split_at_checked(at)?;
+        if Opening::parse(rest).is_some() {
+            return None;
+        }
+        let Some(len) = closing_len(rest) else { continue };
+        let after = rest.get(len..).unwrap_or_default();
+        let is_line = begins_line(before) && (after.is_empty() || after.starts_with(['\n', '\r']));
+        let goes_on = !after.trim().is_empty() && !after.starts_with(['.', ',', ';', ':', '!', '?', ')', '`', '\'']);
+        let is_between = goes_on && (begins_line(before) || ends_sentence(before));
+        if (is_line || is_between) && !is_in_code(text, at) {
+            return Some(at..at + len);
+        }
+    }
+    None
 }
 
 /// Filter of an answer that arrives in pieces.
@@ -154,6 +157,11 @@ impl ReasoningFilter {
     /// Rest of the answer, once it has ended.
     pub fn finish(&mut self) -> String {
         self.next(true)
+    }
+
+    /// The answer so far. Unlike the pieces, it lacks reasoning that only its closing mark shows to be some.
+    pub fn answer(&self) -> Cow<'_, str> {
+        without_reasoning(&self.text)
     }
 
     /// True if the text so far has reasoning.
@@ -191,6 +199,19 @@ mod tests {
                 "a<|end|><|start|>assistant",
                 "b",
             ),
+            ("<|channel|>final<|message|>It is.", "", "It is."),
+            ("<think>a<think>b</think>c</think>It is.", "a<think>b</think>c", "It is."),
+            ("<think>a</thinking>It is.", "a", "It is."),
+            ("It is. <think>Was it?</think>", "Was it?", "It is. "),
+            ("It is.\n<think>Was it?", "Was it?", "It is.\n"),
+            ("Perhaps.</think>It is.", "Perhaps.", "It is."),
+            ("Perhaps.\n</think>It is.", "Perhaps.", "It is."),
+            ("<analysis>a</analysis>b", "a", "b"),
+            ("<analysis>It is.", "", "<analysis>It is."),
+            ("[Analysis]\nIt is.", "", "[Analysis]\nIt is."),
+            ("The end is </think>.", "", "The end is </think>."),
+            ("Which? <think> and </think> are tags.", "", "Which? <think> and </think> are tags."),
+            ("Here it is.", "", "Here it is."),
             ("It is.", "", "It is."),
             ("Use the <think> tag, then </think>.", "", "Use the <think> tag, then </think>."),
             ("One.\n<think> is a tag.", "", "One.\n<think> is a tag."),
@@ -202,16 +223,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn prompt_that_opens_a_block_is_known() {
-        assert_eq!(opening_at_end("<|im_start|>assistant\n<think>\n"), Some("<think>"));
-        assert_eq!(opening_at_end("<think>\n\n</think>\n\n"), None);
-    }
-
     proptest::proptest! {
         #[test]
         fn pieces_join_to_the_answer(parts in proptest::collection::vec(
-            proptest::sample::select(vec!["<think>", "</think>", "<", "thi", "a", "\n", " ", "```", "[THINK]", "[/THINK]"]), 0..12)) {
+            proptest::sample::select(vec!["<think>", "</think>", "<", "thi", "a", ".", "\n", " ", "```", "[THINK]", "[/THINK]", "<analysis>"]), 0..12)) {
             let text: String = parts.concat();
             let mut filter = ReasoningFilter::default();
             let mut shown: String = text.chars().map(|c| filter.push(&c.to_string())).collect();

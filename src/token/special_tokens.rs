@@ -127,15 +127,14 @@ impl SpecialTokens {
     }
 }
 
-/// True for a user-defined token that marks parts of a conversation: in brackets and bars, or part of the chat template. Runs
-/// of spaces and words are none, so that they stay one token in a document.
+/// True for a user-defined token that marks parts of a conversation: letters between signs, as in `<|user|>`, `[INST]` and
+/// `### Human:`, or part of the chat template. Runs of spaces and words are none, so that they stay one token in a document.
 fn is_mark(text: &str, template: &str) -> bool {
-    let text = text.trim();
-    let is_bracketed = |open: &str, close: &str| text.starts_with(open) && text.ends_with(close);
+    let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\u{2581}');
+    let is_sign = |c: char| !c.is_alphanumeric() && !c.is_whitespace() && c != '\u{2581}';
     let has_letters = text.contains(char::is_alphanumeric);
-    let has_signs = text.contains(|c: char| !c.is_alphanumeric() && !c.is_whitespace() && c != '\u{2581}');
-    let is_known = is_bracketed("<|", "|>") || is_bracketed("<\u{FF5C}", "\u{FF5C}>") || template.contains(text);
-    has_letters && has_signs && is_known
+    let is_between_signs = text.starts_with(is_sign) && text.ends_with(is_sign);
+    has_letters && (is_between_signs || text.contains(is_sign) && template.contains(text))
 }
 
 /// Reverses [`SpecialTokens::escape_special`].
@@ -253,19 +252,23 @@ mod tests {
 
     #[test]
     fn user_defined_token_is_a_mark_by_its_form_or_in_the_template() {
-        let template = "{% for m in messages %}    <start_of_turn>user\n[INST]{{ '<tool_call>' }}";
-        for text in ["<|im_start|>", "<\u{FF5C}User\u{FF5C}>", "<start_of_turn>", "[INST]", "<tool_call>", " [INST]"] {
-            assert!(is_mark(text, template), "{text}");
+        let template = "{% for m in messages %}    <start_of_turn>user\nUSER:{{ 'Bot:' }}";
+        for text in ["<|im_start|>", "<\u{FF5C}User\u{FF5C}>", "<start_of_turn>", "[INST]", " [INST]", "<<SYS>>\n", "[|user|]"] {
+            assert!(is_mark(text, ""), "{text}");
         }
-        for text in ["    ", "\n\n", "user", "<table>", "\u{2581}\u{2581}", "{%", "'", "messages"] {
+        for text in ["</s>", "<think>", "### Human:", "\u{2581}<tool_call>"] {
+            assert!(is_mark(text, ""), "{text}");
+        }
+        for text in ["    ", "\n\n", "user", "\u{2581}\u{2581}", "{%", "'", "messages", "it's", "U.S."] {
             assert!(!is_mark(text, template), "{text}");
         }
+        assert!(is_mark("USER:", template) && !is_mark("USER:", ""));
         let token = |id, text: &str| SpecialToken { id, text: text.into(), ..SpecialToken::default() };
-        let tokens = SpecialTokens::new(vec![token(1, "[INST]"), token(2, "  ")], vec![token(3, "<tool_call>")]).unwrap();
-        assert_eq!(tokens.split("[INST]  <tool_call>", false), [Token(1), Token(2), Text("<tool_call>")]);
+        let tokens = SpecialTokens::new(vec![token(1, "USER:"), token(2, "  ")], vec![token(3, "Bot:")]).unwrap();
+        assert_eq!(tokens.split("USER:  Bot:", false), [Token(1), Token(2), Text("Bot:")]);
         let tokens = tokens.with_marks_of(template).unwrap();
-        assert_eq!(tokens.split("[INST]  <tool_call>", false), [Text("[INST]"), Token(2), Text("<tool_call>")]);
-        assert_eq!(tokens.split("[INST]  <tool_call>", true), [Token(1), Token(2), Token(3)]);
+        assert_eq!(tokens.split("USER:  Bot:", false), [Text("USER:"), Token(2), Text("Bot:")]);
+        assert_eq!(tokens.split("USER:  Bot:", true), [Token(1), Token(2), Token(3)]);
         assert_eq!((tokens.is_mark(3), tokens.is_mark(2)), (true, false));
     }
 }

@@ -78,8 +78,8 @@ impl Spm {
         let mut pairs = HashSet::new();
         let mut bytes = vec![None; 256];
         for ((id, token), i) in (0u32..).zip(&vocab.tokens).zip(0..) {
-            // Adding 0.0 turns -0.0 into 0.0, so that they tie as in the reference.
-            let score = vocab.scores.get::<usize>(i).copied().unwrap_or(0.0) + 0.0;
+            // A score that is no number counts as 0. Adding 0.0 turns -0.0 into 0.0, so that they tie as in the reference.
+            let score = vocab.scores.get::<usize>(i).copied().filter(|score| !score.is_nan()).unwrap_or(0.0) + 0.0;
             ids.insert(token.as_str().into(), (id, score));
             if let Some(slot) = byte_token(token).and_then(|b| bytes.get_mut(usize::from(b))) {
                 *slot = Some(id);
@@ -244,6 +244,13 @@ mod tests {
         assert_eq!(encode(&spm(&v), "aab"), [5]);
         assert_eq!(encode(&spm(&v[..5]), "aab"), [1, 4]);
         assert_eq!(encode(&spm(&v[..5]), "aaa"), [3, 1]);
+    }
+
+    #[test]
+    fn score_that_is_no_number_counts_as_zero() {
+        let tokens = |score| spm(&[("?", 0.0), ("a", 0.0), ("b", 0.0), ("c", 0.0), ("ab", score), ("bc", 1.0)]);
+        assert_eq!(encode(&tokens(f32::NAN), "abc"), encode(&tokens(0.0), "abc"));
+        assert_eq!(encode(&tokens(f32::NAN), "abc"), [1, 5]);
     }
 
     #[test]

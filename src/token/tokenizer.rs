@@ -19,7 +19,7 @@ use super::bpe::{Before, Bpe};
 use super::gguf_vocab::{GgufVocab, token_type};
 use super::piece_bytes::{PieceKind, Pieces, Spelling};
 use super::pre_tokenizer::pre_kind;
-use super::reasoning::is_reasoning_mark;
+use super::reasoning_marks::is_reasoning_mark;
 use super::special_tokens::{Fragment, SpecialToken, SpecialTokens, unescape_special};
 use super::spm::Spm;
 
@@ -294,7 +294,7 @@ fn halves(text: &str) -> Option<(&str, &str)> {
 }
 
 /// True for a token name that ends a turn in some family.
-pub(super) fn is_end_name(text: &str) -> bool {
+pub(crate) fn is_end_name(text: &str) -> bool {
     END_NAMES.contains(&text)
 }
 

@@ -266,6 +266,16 @@ fn metadata_has_license_template_sampling_and_end_tokens() {
 }
 
 #[test]
+fn scores_are_read_only_for_sentencepiece() {
+    let mut writer = tiny_llama();
+    writer.set("tokenizer.ggml.scores", Val::Strs(vec!["odd".into()]));
+    assert!(open(writer.bytes()).is_err());
+    writer.set("tokenizer.ggml.model", Val::Str("gpt2"));
+    let TokenizerSource::Gguf(vocab) = open(writer.bytes()).unwrap().tokenizer().unwrap() else { panic!("another source") };
+    assert_eq!(vocab.scores.len(), 0);
+}
+
+#[test]
 fn optional_metadata_of_another_type_is_ignored() {
     let mut writer = tiny_llama();
     for key in ["general.license", "general.name", "tokenizer.ggml.pre", "tokenizer.chat_template"] {

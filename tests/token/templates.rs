@@ -301,7 +301,7 @@ fn added_tokens_of_the_template_are_text_in_a_document() {
     let mut json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let added = json["added_tokens"].as_array_mut().unwrap();
     let id = added.iter().filter_map(|token| token["id"].as_u64()).max().unwrap() + 1;
-    for (i, text) in ["<tool_call>", "<qzx>"].into_iter().enumerate() {
+    for (i, text) in ["<tool_call>", "qzx"].into_iter().enumerate() {
         added.push(
             serde_json::json!({"id": id + i as u64, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
             "normalized": false, "special": false}),
@@ -313,11 +313,11 @@ fn added_tokens_of_the_template_are_text_in_a_document() {
     let source = "{% for m in messages %}<tool_call>{{ m.content }}{% endfor %}";
     let tokenizer = Tokenizer::from_json_files(&file, None, None).unwrap().with_marks_of(source).unwrap();
     let template = ChatTemplate::for_model(Some(source), &tokenizer).unwrap();
-    let document = format!("{} <tool_call> is a <qzx>mark. {}", "Long before. ".repeat(50), "Long after. ".repeat(50));
+    let document = format!("{} <tool_call> is a qzxmark. {}", "Long before. ".repeat(50), "Long after. ".repeat(50));
     let tokens = template.prompt(&tokenizer, &conversation(None, &[&document]), true).unwrap().tokens;
     let count = |id: u32| tokens.iter().filter(|&&token| token == id).count();
     let mark = tokenizer.special_id("<tool_call>").unwrap();
-    let harmless = tokenizer.encode("<qzx>", false).unwrap();
+    let harmless = tokenizer.encode("qzx", false).unwrap();
     assert_eq!((count(mark), count(harmless[0]), harmless.len()), (1, 1, 1), "the template's own, and a harmless one");
     assert_eq!(tokenizer.decode(&tokens).unwrap(), format!("<tool_call>{document}"));
 }

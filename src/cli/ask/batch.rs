@@ -100,6 +100,7 @@ impl Answers<'_> {
             return Ok(());
         }
         if let Some(answer) = self.all.get_mut(i) {
+            answer.text = answer.filter.answer().into_owned();
             answer.end = end;
         }
         if console.is_json() { self.show_summary(i, console) } else { self.show_ended(console) }
@@ -182,6 +183,16 @@ mod tests {
         });
         result.unwrap();
         assert_eq!(out, "one?\nSo.\n\ntwo?\nSo.\n\nthree?\nSo.\n");
+        let (_, out, ..) = run_mock(&[&ASKED[..], &["--json"]].concat(), Interrupt::default(), |command, port| {
+            for id in ids(command) {
+                port.emit(token(id, 1, "\"It never said so\"\n</think>\n\nSo."));
+                port.emit(finished(id, 1, StopReason::Eos));
+            }
+        });
+        let summaries = out.lines().filter(|line| line.contains("\"summary\""));
+        let texts: Vec<serde_json::Value> = summaries.map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(texts.len(), 3);
+        assert!(texts.iter().all(|line| line["text"] == "So." && line["quotes"] == serde_json::json!([])), "{texts:?}");
     }
 
     #[test]

@@ -7,11 +7,12 @@
 //! as whole. 2. No word or number is split: "is 4821" does not match in "is 48210", nor "toxic" in "non-toxic" or after
 //! "non-" at a line end. 3. The byte range covers the quoted words and nothing else. 4. Spellings of the same words are equal
 //! ([`FoldedText`]).
-//! A comma at the end of a quotation belongs to the answer's sentence, so the document may lack it. So does the case of the
-//! first letter: `the bell was cast` matches a sentence that begins `The bell was cast`.
+//! A comma at the end of a quotation belongs to the answer's sentence, so the document may lack it. So does the case of its
+//! letters: `THE BELL WAS CAST` matches `The bell was cast`, unless a document has it in capitals, too.
 
 use std::borrow::Borrow;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::marks::quoted_passages;
 use crate::document::Document;
@@ -106,7 +107,7 @@ pub(super) fn offset_in(text: &str, part: &str) -> usize {
     part.as_ptr().addr() - text.as_ptr().addr()
 }
 
-/// Location of `passage`, with its first letter in either case.
+/// Location of `passage`, in any case if no document has it in its own.
 pub fn locate(passage: &str, documents: &[impl Borrow<Document>]) -> Option<PassageLocation> {
     DocumentTexts::of(documents).locate(passage)
 }
@@ -114,13 +115,15 @@ pub fn locate(passage: &str, documents: &[impl Borrow<Document>]) -> Option<Pass
 /// Texts of documents, folded to be searched.
 pub(super) struct DocumentTexts<'d> {
     documents: Vec<(&'d Document, FoldedText<'d>)>,
+    /// the same in one case, made when it is first needed
+    ignoring_case: OnceLock<Vec<(&'d Document, FoldedText<'d>)>>,
 }
 
 impl<'d> DocumentTexts<'d> {
     /// Folds every document.
     pub fn of(documents: &'d [impl Borrow<Document>]) -> Self {
         let folded = |document: &'d Document| (document, FoldedText::new(&document.text));
-        DocumentTexts { documents: documents.iter().map(|d| folded(d.borrow())).collect() }
+        DocumentTexts { documents: documents.iter().map(|d| folded(d.borrow())).collect(), ignoring_case: OnceLock::new() }
     }
 
     /// Documents, each with its folded text.
@@ -128,37 +131,47 @@ impl<'d> DocumentTexts<'d> {
         self.documents.iter()
     }
 
-    /// Location of `passage`, with its first letter in either case.
+    /// Location of `passage`, in any case if no document has it in its own.
     pub fn locate(&self, passage: &str) -> Option<PassageLocation> {
         let passage = passage.trim();
-        self.locate_exact_case(passage).or_else(|| self.locate_exact_case(&in_other_case(passage)?))
+        let in_other_case = || self.locate_exact_case(&in_other_case(passage)?);
+        self.locate_exact_case(passage).or_else(in_other_case).or_else(|| self.locate_ignoring_case(passage))
     }
 
     /// Location of `passage` verbatim, or else in another spelling of the same words.
     fn locate_exact_case(&self, passage: &str) -> Option<PassageLocation> {
-        if !passage.contains(char::is_alphanumeric) {
-            return None;
-        }
-        let without_comma = passage.strip_suffix([',', '\u{3001}', '\u{FF0C}', '\u{60C}']).map(str::trim_end);
-        std::iter::once(passage).chain(without_comma).find_map(|passage| self.find(passage))
+        let find = |passage: &str| find(passage, &FoldedText::new(passage), &self.documents);
+        without_comma(passage).find_map(find)
     }
 
-    fn find(&self, passage: &str) -> Option<PassageLocation> {
-        let folded = FoldedText::new(passage);
-        let mut other = None;
-        for (i, (document, text)) in self.documents.iter().enumerate() {
-            for range in text.find(&folded).filter(|range| text.is_whole(range)) {
-                let bytes = text.original_range(&range);
-                let is_verbatim = document.text.get(bytes.clone()) == Some(passage);
-                let place = PassageLocation { document: i, page: document.page_of(bytes.start), bytes };
-                if is_verbatim {
-                    return Some(place);
-                }
-                other.get_or_insert(place);
-            }
-        }
-        other
+    fn locate_ignoring_case(&self, passage: &str) -> Option<PassageLocation> {
+        let folded = |(document, _): &(&'d Document, _)| (*document, FoldedText::ignoring_case(&document.text));
+        let documents = self.ignoring_case.get_or_init(|| self.documents.iter().map(folded).collect());
+        without_comma(passage).find_map(|passage| find(passage, &FoldedText::ignoring_case(passage), documents))
     }
+}
+
+/// The passage, and the same without a comma at its end; nothing if it has no letters.
+fn without_comma(passage: &str) -> impl Iterator<Item = &str> {
+    let without_comma = passage.strip_suffix([',', '\u{3001}', '\u{FF0C}', '\u{60C}']).map(str::trim_end);
+    let has_letters = passage.contains(char::is_alphanumeric);
+    std::iter::once(passage).chain(without_comma).filter(move |_| has_letters)
+}
+
+fn find(passage: &str, folded: &FoldedText<'_>, documents: &[(&Document, FoldedText<'_>)]) -> Option<PassageLocation> {
+    let mut other = None;
+    for (i, (document, text)) in documents.iter().enumerate() {
+        for range in text.find(folded).filter(|range| text.is_whole(range)) {
+            let bytes = text.original_range(&range);
+            let is_verbatim = document.text.get(bytes.clone()) == Some(passage);
+            let place = PassageLocation { document: i, page: document.page_of(bytes.start), bytes };
+            if is_verbatim {
+                return Some(place);
+            }
+            other.get_or_insert(place);
+        }
+    }
+    other
 }
 
 /// The passage with its first letter in the other case; None if the letter has no case.

@@ -12,16 +12,15 @@ pub(super) fn indent(text: String, positional: Rest<Value>, options: Kwargs) -> 
     let flag = |at: usize, name: &str| -> Result<bool, Error> {
         Ok(options.get::<Option<bool>>(name)?.unwrap_or(false) || positional.get(at).is_some_and(Value::is_true))
     };
-    let width = match positional.first() {
-        Some(width) => usize::try_from(width.clone())?,
-        None => options.get::<Option<usize>>("width")?.unwrap_or(4),
-    };
+    let width = argument(&positional, &options, 0, "width")?.unwrap_or_else(|| Value::from(4));
     let (first, blank) = (flag(1, "first")?, flag(2, "blank")?);
     options.assert_all_used()?;
-    if width > MAX_INDENT {
+    // A text stands for itself.
+    let space = width.as_str().map_or_else(|| usize::try_from(width.clone()).map(Err), |space| Ok(Ok(space.to_owned())))?;
+    if space.as_ref().map_or_else(|width| *width, String::len) > MAX_INDENT {
         return Err(Error::new(ErrorKind::InvalidOperation, "the indentation is too large"));
     }
-    let space = " ".repeat(width);
+    let space = space.unwrap_or_else(|width| " ".repeat(width));
     let line = |(i, line): (usize, &str)| match () {
         () if i == 0 && !first => line.to_owned(),
         () if line.is_empty() && !blank => String::new(),
@@ -31,7 +30,7 @@ pub(super) fn indent(text: String, positional: Rest<Value>, options: Kwargs) -> 
 }
 
 /// Argument `at`, or the one called `name`.
-fn argument(positional: &[Value], options: &Kwargs, at: usize, name: &str) -> Result<Option<Value>, Error> {
+pub(super) fn argument(positional: &[Value], options: &Kwargs, at: usize, name: &str) -> Result<Option<Value>, Error> {
     let named = options.get::<Option<Value>>(name)?;
     Ok(positional.get(at).cloned().or(named).filter(|value| !value.is_none()))
 }
@@ -99,8 +98,15 @@ pub(super) fn title(text: &Value) -> String {
 /// `center(text, width=80)`
 pub(super) fn center(text: &Value, width: Option<usize>) -> Result<String, Error> {
     let text = str_of(text);
-    let missing = wide_enough(width.unwrap_or(80))?.saturating_sub(text.chars().count());
-    Ok(format!("{}{text}{}", " ".repeat(missing / 2), " ".repeat(missing - missing / 2)))
+    let width = wide_enough(width.unwrap_or(80))?;
+    let missing = width.saturating_sub(text.chars().count());
+    let left = missing / 2 + (missing & width & 1);
+    Ok(format!("{}{text}{}", " ".repeat(left), " ".repeat(missing - left)))
+}
+
+/// `random(values)`: the first one, so that the prompt of a conversation stays the same from turn to turn.
+pub(super) fn random(values: &Value) -> Result<Value, Error> {
+    Ok(values.try_iter()?.next().unwrap_or_default())
 }
 
 /// `wordcount(text)`

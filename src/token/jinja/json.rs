@@ -1,17 +1,20 @@
 //! `tojson`: values in the format of Python's `json.dumps`.
 
-use minijinja::value::{Kwargs, Rest};
+use minijinja::value::{Kwargs, Rest, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 use super::methods::MAX_INDENT;
 use super::python::float_text;
 
-/// `tojson(value, indent=None, ensure_ascii=False, separators=None, sort_keys=False)`; Hugging Face has the options by name.
+/// `tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False)` of Hugging Face. jinja2's own has the
+/// indentation first, so that a number there is one.
 pub(super) fn to_json(value: &Value, positional: Rest<Value>, options: Kwargs) -> Result<Value, Error> {
     let invalid = |what: &str| Error::new(ErrorKind::InvalidOperation, what.to_owned());
-    let ensure_ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);
-    let first = positional.0.first().filter(|value| value.is_integer()).cloned().map(usize::try_from).transpose()?;
-    let indent = options.get::<Option<usize>>("indent")?.or(first);
+    let is_flag = |value: &&Value| value.kind() == ValueKind::Bool;
+    let flag = positional.0.first().filter(is_flag).map(Value::is_true);
+    let ensure_ascii = options.get::<Option<bool>>("ensure_ascii")?.or(flag).unwrap_or(false);
+    let number = positional.0.iter().take(2).find(|value| value.is_integer()).cloned().map(usize::try_from).transpose()?;
+    let indent = options.get::<Option<usize>>("indent")?.or(number);
     let sort_keys = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
     let separators = options.get::<Option<Vec<String>>>("separators")?;
     options.assert_all_used()?;

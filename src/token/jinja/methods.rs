@@ -5,7 +5,7 @@
 use minijinja::value::{Kwargs, Rest, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
-use super::python::{str_of, tuple};
+use super::python::{str_of, tuple, view};
 
 /// Largest width that a text is padded to.
 const MAX_WIDTH: usize = 1 << 16;
@@ -46,7 +46,12 @@ fn of_collection(value: &Value, method: &str, args: &[Value]) -> Result<Value, E
         "copy" => Ok(value.clone()),
         "items" if value.kind() == ValueKind::Map => {
             let pair = |key: Value| Ok(tuple(vec![key.clone(), value.get_item(&key)?]));
-            value.try_iter()?.map(pair).collect::<Result<Vec<_>, Error>>().map(Value::from)
+            Ok(view("dict_items", value.try_iter()?.map(pair).collect::<Result<Vec<_>, Error>>()?))
+        }
+        "keys" if value.kind() == ValueKind::Map => Ok(view("dict_keys", value.try_iter()?.collect())),
+        "values" if value.kind() == ValueKind::Map => {
+            let values = value.try_iter()?.map(|key| value.get_item(&key));
+            Ok(view("dict_values", values.collect::<Result<Vec<_>, Error>>()?))
         }
         _ => Err(Error::from(ErrorKind::UnknownMethod)),
     }
@@ -130,13 +135,27 @@ fn of_text(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
             Value::from(tabs_expanded(text, if size.is_undefined() { 8 } else { wide_enough(usize::try_from(size)?)? }))
         }
         "find" | "index" | "rfind" | "rindex" | "count" => found(text, method, args)?,
-        "isdecimal" | "isdigit" | "isnumeric" => all(char::is_numeric),
+        "isdecimal" => all(is_decimal),
+        "isdigit" => all(|c| is_decimal(c) || is_digit_sign(c)),
+        "isnumeric" => all(char::is_numeric),
         "isalpha" => all(char::is_alphabetic),
         "isalnum" => all(char::is_alphanumeric),
         "isspace" => all(char::is_whitespace),
         "isidentifier" => {
             let begins = text.starts_with(|c: char| c.is_alphabetic() || c == '_');
             Value::from(begins && text.chars().all(|c| c.is_alphanumeric() || c == '_'))
+        }
+        "translate" => {
+            let (table,): (&Value,) = from_args(args)?;
+            let translated = |c: char| match table.get_item(&Value::from(u32::from(c))) {
+                Ok(value) if value.is_none() => String::new(),
+                Ok(value) if value.is_integer() => {
+                    u32::try_from(value).ok().and_then(char::from_u32).map(String::from).unwrap_or_default()
+                }
+                Ok(value) if !value.is_undefined() => str_of(&value),
+                _ => c.to_string(),
+            };
+            Value::from(text.chars().map(translated).collect::<String>())
         }
         "islower" => Value::from(text.chars().any(char::is_lowercase) && !text.chars().any(char::is_uppercase)),
         "isupper" => Value::from(text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase)),
@@ -148,6 +167,26 @@ fn of_text(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
         }
         _ => return Err(Error::from(ErrorKind::UnknownMethod)),
     })
+}
+
+/// Zeros of the decimal systems in the basic plane; nine digits follow each.
+const ZEROS: [u16; 37] = [
+    0x30, 0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xDE6, 0xE50, 0xED0, 0xF20, 0x1040,
+    0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90, 0x1B50, 0x1BB0, 0x1C40, 0x1C50, 0xA620, 0xA8D0, 0xA900, 0xA9D0,
+    0xA9F0, 0xAA50, 0xABF0, 0xFF10,
+];
+
+/// True for a digit that makes numbers.
+fn is_decimal(c: char) -> bool {
+    ZEROS.iter().any(|zero| (u32::from(*zero)..u32::from(*zero) + 10).contains(&u32::from(c)))
+}
+
+/// True for a digit in another form: raised, lowered, in a circle or with a bracket or point.
+fn is_digit_sign(c: char) -> bool {
+    matches!(c,
+        '\u{B2}' | '\u{B3}' | '\u{B9}' | '\u{1369}'..='\u{1371}' | '\u{19DA}' | '\u{2070}' | '\u{2074}'..='\u{2079}'
+        | '\u{2080}'..='\u{2089}' | '\u{2460}'..='\u{2468}' | '\u{2474}'..='\u{247C}' | '\u{2488}'..='\u{2490}' | '\u{24EA}'
+        | '\u{24F5}'..='\u{24FD}' | '\u{24FF}' | '\u{2776}'..='\u{277E}' | '\u{2780}'..='\u{2788}' | '\u{278A}'..='\u{2792}')
 }
 
 /// Words at white space, at most `max` splits, counted from the end if `from_end`, which also orders the words so.

@@ -4,12 +4,14 @@
 //! source ──► without {% generation %} ──► rewrite: `%`, `~`, tuples ──► minijinja with Python's methods, filters and printing
 //! ```
 //! Additions: `raise_exception`, `strftime_now`, `tojson` in the format of Python's `json.dumps`, `joiner`, `cycler`, Python's
-//! methods, and its form of every printed value. Block lines leave no white space (`trim_blocks`, `lstrip_blocks`); nothing is
+//! methods, ranges and views, and its form of every printed value. Block lines leave no white space (`trim_blocks`, `lstrip_blocks`); nothing is
 //! escaped as HTML.
 
 mod filters;
 mod json;
+mod markup;
 mod methods;
+mod numbers;
 mod python;
 mod rewrite;
 
@@ -42,6 +44,10 @@ pub(super) fn environment() -> Environment<'static> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });
     env.add_function("strftime_now", strftime_now);
+    env.add_function("range", python::range);
+    // For minijinja, a macro is a mapping.
+    let is_macro = |value: &Value| value.as_object().is_some_and(|object| object.type_name().ends_with("::Macro"));
+    env.add_test("callable", move |value: &Value| value.kind() == ValueKind::Plain || is_macro(value));
     env.add_test("iterable", |value: &Value| value.is_undefined() || (!value.is_none() && value.try_iter().is_ok()));
     env.add_test("sequence", |value: &Value| {
         value.is_undefined() || matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map)
@@ -60,9 +66,19 @@ pub(super) fn environment() -> Environment<'static> {
     env.add_filter("items", |value: &Value| minijinja::filters::items(value).and_then(filters::pairs));
     env.add_filter("title", filters::title);
     env.add_filter("center", filters::center);
+    env.add_filter("random", filters::random);
     env.add_filter("wordcount", filters::wordcount);
     env.add_filter("truncate", filters::truncate);
     env.add_filter("wordwrap", filters::wordwrap);
+    env.add_filter("round", numbers::round);
+    env.add_filter("int", numbers::int);
+    env.add_filter("sum", numbers::sum);
+    env.add_filter("filesizeformat", numbers::filesizeformat);
+    env.add_filter("forceescape", markup::escaped);
+    env.add_filter("striptags", markup::striptags);
+    env.add_filter("urlencode", markup::urlencode);
+    env.add_filter("xmlattr", markup::xmlattr);
+    env.add_filter("pprint", python::repr);
     env.add_filter("format", |format: &str, args: Rest<Value>| python::formatted(format, &args.0));
     env
 }
@@ -210,14 +226,37 @@ mod tests {
             ),
             ("{{ 'a\\r\\nb\\x0bc'.splitlines() }}{{ 'a\\tb'.expandtabs(4) }}", "['a', 'b', 'c']a   b"),
             ("{{ ''.isdigit() }}{{ '12'.isdigit() }}{{ 'ab1'.isalnum() }}{{ 'A1'.isupper() }}", "FalseTrueTrueTrue"),
-            ("{{ [1, 2].index(2) }}{{ {'a': 1}.items() }}{{ '-'.join([1, none]) }}", "1[('a', 1)]1-None"),
+            ("{{ [1, 2].index(2) }}{{ {'a': 1}.items() }}{{ '-'.join([1, none]) }}", "1dict_items([('a', 1)])1-None"),
             ("{{ 'one two three'|wordwrap(7) }}|{{ 'abcdefgh'|wordwrap(width=3) }}", "one two\nthree|abc\ndef\ngh"),
-            ("{{ 'one two three'|truncate(9, leeway=0) }}{{ 'ab'|center(5) }}|{{ 'a b-c'|wordcount }}", "one... ab  |3"),
+            ("{{ 'one two three'|truncate(9, leeway=0) }}{{ 'ab'|center(5) }}|{{ 'a b-c'|wordcount }}", "one...  ab |3"),
             ("{% set j = joiner('; ') %}{% for x in [1, 2] %}{{ j() }}{{ x }}{% endfor %}", "1; 2"),
             ("{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}", "aba"),
             ("{{ [1, 'a', none] | join(', ') }}{{ 1.0 ~ true ~ [none] }}{{ none | string }}", "1, a, None1.0True[None]None"),
             ("{{ '%s=%d' | format('a', 3) }}{{ 'abc' is sequence }}{{ 7 % 3 }}{{ 'a' 'b' }}", "a=3True1ab"),
             ("{{ {'a': 1} | tojson(4) }}", "{\n    \"a\": 1\n}"),
+            ("{{ 'é' | tojson(true) }}{{ [1] | tojson(false, 2) }}", "\"\\u00e9\"[\n  1\n]"),
+            ("{{ {'a': 1}.keys() }}{{ {'a': 1}.values() }}", "dict_keys(['a'])dict_values([1])"),
+            ("{{ {'a': 1}.items() }}{{ {'a': 1}.items() | list }}", "dict_items([('a', 1)])[('a', 1)]"),
+            ("{% for k, v in {'a': 1}.items() %}{{ k }}{{ v }}{% endfor %}{{ 'a' in {'a': 1}.keys() }}", "a1True"),
+            ("{{ range(5) }}{{ range(3, 0, -1) }}{{ range(1, 9, 3) | list }}", "range(0, 5)range(3, 0, -1)[1, 4, 7]"),
+            ("{% for i in range(3, 0, -1) %}{{ i }}{% endfor %}{{ range(0) | list }}{{ range(4)[-1] }}", "321[]3"),
+            ("{{ 2.5 | round }}{{ 2.567 | round(2) }} {{ 2.1 | round(0, 'ceil') }}{{ 3 | round }}", "2.02.57 3.03"),
+            ("{{ 2.5 | round(method='floor') }}{{ 1234 | round(-2) }}", "2.01200"),
+            ("{{ 3.7 | int }}{{ '12' | int + 1 }}{{ 'x' | int(5) }}{{ '1.9' | int }}{{ none | int }}", "313510"),
+            ("{{ 'ff' | int(0, 16) }} {{ '-0x1F' | int(base=16) }} {{ '1_000' | int }} {{ '--1' | int }}", "255 -31 1000 0"),
+            ("{{ [[1], [2]] | sum(start=[]) }}{{ [{'a': {'b': 1}}] | sum('a.b') }}{{ [1, 2.5] | sum }}", "[1, 2]13.5"),
+            ("{{ '%d' % 3.7 }}{{ '%03i' % -1.5 }}{{ range is callable }}{{ 'a' is callable }}", "3-01TrueFalse"),
+            ("{% macro f() %}{% endmacro %}{{ f is callable }}{{ {'a': 1} is callable }}", "TrueFalse"),
+            ("{{ 'a\nb' | indent('>>', true) }}|{{ [1, [2]] | pprint }}{{ 'a' | pprint }}", ">>a\n>>b|[1, [2]]'a'"),
+            ("{{ 'é /' | urlencode }} {{ {'a': 'b c'} | urlencode }}", "%C3%A9%20/ a=b+c"),
+            ("{{ '<b>x</b> <!-- y -->&lt;z' | striptags }}{{ '<\"&' | forceescape }}", "x <z&lt;&#34;&amp;"),
+            ("{{ {'a': 1, 'b': none} | xmlattr }}|{{ {} | xmlattr }}", " a=\"1\"|"),
+            ("{{ 12345678 | filesizeformat }} {{ 1 | filesizeformat }} {{ 999 | filesizeformat }}", "12.3 MB 1 Byte 999 Bytes"),
+            ("{{ 2048 | filesizeformat(true) }}{{ 'hello'.translate({104: 'j', 101: none}) }}", "2.0 KiBjllo"),
+            (
+                "{{ '½'.isnumeric() }}{{ '½'.isdigit() }}{{ '²'.isdigit() }}{{ '²'.isdecimal() }}{{ '٣'.isdecimal() }}",
+                "TrueFalseTrueFalseTrue",
+            ),
         ] {
             assert_eq!(render(source), want, "{source}");
         }

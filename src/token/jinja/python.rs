@@ -12,6 +12,8 @@ use minijinja::{Error, ErrorKind, FormatStyle, Value, format_filter};
 pub(super) const MOD: &str = "python_mod";
 pub(super) const TEXT: &str = "python_text";
 pub(super) const TUPLE: &str = "python_tuple";
+/// Longest range.
+const MAX_RANGE: usize = 100_000;
 /// Largest nesting of printed values.
 const MAX_DEPTH: usize = 50;
 /// Most digits of a width or a precision.
@@ -38,6 +40,70 @@ impl Object for Tuple {
 /// A tuple of these values.
 pub(super) fn tuple(items: Vec<Value>) -> Value {
     Value::from_object(Tuple(items))
+}
+
+/// What `keys`, `values` and `items` of a dictionary return: a sequence that prints with its name.
+#[derive(Debug)]
+struct View {
+    name: &'static str,
+    items: Vec<Value>,
+}
+
+impl Object for View {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Seq
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        self.items.get(key.as_usize()?).cloned()
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Seq(self.items.len())
+    }
+}
+
+/// A view of these values.
+pub(super) fn view(name: &'static str, items: Vec<Value>) -> Value {
+    Value::from_object(View { name, items })
+}
+
+/// `range(...)`: a sequence that prints as it was called.
+#[derive(Debug)]
+struct Range {
+    start: i64,
+    stop: i64,
+    step: i64,
+    len: usize,
+}
+
+impl Object for Range {
+    fn repr(self: &Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Seq
+    }
+
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        let at = key.as_usize().filter(|at| *at < self.len)?;
+        Some(Value::from(self.start + i64::try_from(at).ok()? * self.step))
+    }
+
+    fn enumerate(self: &Arc<Self>) -> Enumerator {
+        Enumerator::Seq(self.len)
+    }
+}
+
+/// `range(stop)` and `range(start, stop, step=1)`
+pub(super) fn range(first: i64, second: Option<i64>, step: Option<i64>) -> Result<Value, Error> {
+    let invalid = |what: &'static str| Error::new(ErrorKind::InvalidOperation, what);
+    let (start, stop) = second.map_or((0, first), |stop| (first, stop));
+    let step = step.unwrap_or(1);
+    let (distance, size) = (i128::from(stop) - i128::from(start), i128::from(step));
+    if step == 0 {
+        return Err(invalid("the step of a range must not be zero"));
+    }
+    let len = if (distance > 0) == (step > 0) { (distance.abs() + size.abs() - 1) / size.abs() } else { 0 };
+    let len = usize::try_from(len).ok().filter(|len| *len <= MAX_RANGE).ok_or_else(|| invalid("the range is too long"))?;
+    Ok(Value::from_object(Range { start, stop, step, len }))
 }
 
 /// `python_tuple(...)`
@@ -76,6 +142,16 @@ fn write_repr(value: &Value, depth: usize, out: &mut String) {
         ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
         ValueKind::String => write_text(value.as_str().unwrap_or_default(), out),
         ValueKind::Number if !value.is_integer() => out.push_str(&float_text(f64::try_from(value.clone()).unwrap_or(f64::NAN))),
+        _ if let Some(range) = value.downcast_object_ref::<Range>() => {
+            let step = if range.step == 1 { String::new() } else { format!(", {}", range.step) };
+            out.push_str(&format!("range({}, {}{step})", range.start, range.stop));
+        }
+        _ if let Some(view) = value.downcast_object_ref::<View>() => {
+            out.push_str(view.name);
+            out.push('(');
+            write_repr(&Value::from(view.items.clone()), depth + 1, out);
+            out.push(')');
+        }
         ValueKind::Seq | ValueKind::Iterable => {
             let items: Vec<Value> = value.try_iter().map(Iterator::collect).unwrap_or_default();
             let is_tuple = value.downcast_object_ref::<Tuple>().is_some();
@@ -247,6 +323,10 @@ impl<'f> Spec<'f> {
         let text = match self.conversion {
             's' => str_of(value),
             'r' | 'a' => repr(value),
+            'd' | 'i' | 'u' if value.kind() == ValueKind::Number && !value.is_integer() => {
+                let whole = f64::try_from(value.clone())?.trunc() as i64;
+                return Spec { key: None, ..*self }.format(&Value::from(whole));
+            }
             conversion => {
                 return format_filter(
                     FormatStyle::Printf,

@@ -208,7 +208,7 @@ fn emit(items: &[Item<'_>], statement: Option<&str>) -> String {
 fn is_separator(items: &[Item<'_>], begin: usize, i: usize, item: &Item<'_>, statement: Option<&str>) -> bool {
     let before = |n: usize| i.checked_sub(n).filter(|at| *at >= begin).and_then(|at| items.get(at));
     match item.kind {
-        Kind::Operator(sign @ ("+" | "-")) => before(1).is_some_and(|b| b.operator().is_none()) || sign.is_empty(),
+        Kind::Operator("+" | "-") => before(1).is_some_and(|b| b.operator().is_none()),
         Kind::Operator(text) => SEPARATORS.contains(&text),
         Kind::Word(_) if i == 0 && statement.is_some() => true,
         Kind::Word(word) => {
