@@ -8,6 +8,7 @@
 //! on the page. Units: points on the page; gaps as shares of the glyph size.
 
 mod bidi;
+mod blocks;
 mod glyph;
 mod lines;
 mod marks;

@@ -3,10 +3,11 @@
 //! Source: Breuel, "High Performance Document Layout Analysis", 2003: a line precedes another that is below it in the same
 //! column, or to the right of it if none stands between.
 
+use super::blocks;
 use super::glyph::Letter;
 use super::lines::Line;
 use super::prose::is_prose;
-use super::tables::rows_of_columns;
+use super::tables::{is_same_row, rows_of_columns};
 
 /// Gap between two columns, at least, ems.
 const GUTTER: f64 = 0.8;
@@ -23,7 +24,11 @@ const MAX_SORTED: usize = 300;
 
 /// Lines in reading order.
 pub fn reading_order(lines: Vec<Line>, letters: &[Letter], is_rtl: bool) -> Vec<Line> {
-    let lines = if is_out_of_order(&lines) { sorted(lines, is_rtl) } else { lines };
+    let lines = if is_out_of_order(&lines, is_rtl) {
+        sorted(rows_of_pieces(lines, letters), is_rtl)
+    } else {
+        blocks::in_order(lines, is_rtl)
+    };
     let lines = rows_of_columns(lines, letters);
     let rows: Vec<Row> = lines.iter().map(|line| Row::of(line, letters)).collect();
     let mut out = Vec::with_capacity(lines.len());
@@ -44,14 +49,39 @@ pub fn reading_order(lines: Vec<Line>, letters: &[Letter], is_rtl: bool) -> Vec<
     out
 }
 
-/// True if many lines stand above the one that was drawn before, in the same column.
-fn is_out_of_order(lines: &[Line]) -> bool {
+/// True if many lines stand above the one that was drawn before but not in a later column, or before it on the same baseline.
+fn is_out_of_order(lines: &[Line], is_rtl: bool) -> bool {
+    let is_later = |a: &Line, b: &Line| if is_rtl { b.end <= a.start } else { b.start >= a.end };
     let is_back = |pair: &[Line]| match pair {
-        [a, b] => a.axis == b.axis && a.below - b.below > 0.5 * a.size && a.start < b.end && b.start < a.end,
+        [a, b] if a.axis != b.axis => false,
+        [a, b] if is_same_row(a, b) => is_later(b, a),
+        [a, b] => a.below - b.below > 0.5 * a.size && !is_later(a, b),
         _ => false,
     };
     let n_back = lines.windows(2).filter(|pair| is_back(pair)).count();
     lines.len() <= MAX_SORTED && n_back >= 2 && n_back * 3 >= lines.len()
+}
+
+/// Lines with the pieces of each baseline joined if they stand apart.
+fn rows_of_pieces(lines: Vec<Line>, letters: &[Letter]) -> Vec<Line> {
+    let edges = |piece: &Vec<usize>| {
+        let placed = || piece.iter().filter_map(|i| letters.get(*i));
+        let start = placed().map(|letter| letter.start).fold(f64::INFINITY, f64::min);
+        (start, placed().map(|letter| letter.end).fold(f64::NEG_INFINITY, f64::max))
+    };
+    let mut rows: Vec<Line> = Vec::with_capacity(lines.len());
+    for line in lines {
+        let own: Vec<(f64, f64)> = line.pieces.iter().map(edges).collect();
+        let is_apart = |row: &Line| {
+            let mut others = row.pieces.iter().map(edges);
+            others.all(|(start, end)| own.iter().all(|(from, to)| end <= *from || start >= *to))
+        };
+        match rows.iter_mut().find(|row| is_same_row(row, &line) && is_apart(row)) {
+            Some(row) => line.pieces.into_iter().for_each(|piece| row.push(piece, letters)),
+            None => rows.push(line),
+        }
+    }
+    rows
 }
 
 fn sorted(mut lines: Vec<Line>, is_rtl: bool) -> Vec<Line> {
