@@ -113,6 +113,22 @@ fn columns_that_are_drawn_line_by_line_are_read_one_after_the_other() {
 }
 
 #[test]
+fn right_to_left_columns_that_are_drawn_line_by_line_are_read_from_the_right() {
+    let first = ["הגשר הישן עומד במקום שבו", "הדרך יוצאת מן היער הגדול", "הוא נבנה מאבן בידי שני", "אחים מן העיר הקטנה"];
+    let second = ["בכל אביב עלה הנהר על", "גדותיו ולקח אתו את המעקה", "ואיש לא יכול היה לעבור", "לפני סוף חודש אפריל"];
+    let drawn = [first.map(visual), second.map(visual)];
+    let texts: Vec<&str> = drawn.iter().flatten().map(String::as_str).collect();
+    let text = page(&texts, |font| {
+        let line = |i: usize, end: f64| {
+            let text = &drawn[usize::from(end < 300.0)][i];
+            font.line(text, end - width(text, 10.0), 260.0 - 13.0 * i as f64, 10.0)
+        };
+        (0..4).map(|i| line(i, 380.0) + &line(i, 190.0)).collect()
+    });
+    assert_eq!(text, [first.join("\n"), second.join("\n")].join("\n\n"));
+}
+
+#[test]
 fn rows_of_tables_stay_rows_however_they_are_drawn() {
     let rows = [["Jorg", "miller", "41"], ["Peer", "carter", "17"], ["Anna", "baker", "8"], ["Lena", "weaver", "52"]];
     let cells: Vec<&str> = rows.iter().flatten().copied().collect();

@@ -30,7 +30,7 @@ pub fn reading_order(lines: Vec<Line>, letters: &[Letter], is_rtl: bool) -> Vec<
         blocks::in_order(lines, is_rtl)
     };
     let lines = rows_of_columns(lines, letters);
-    let rows: Vec<Row> = lines.iter().map(|line| Row::of(line, letters)).collect();
+    let rows: Vec<Row> = lines.iter().map(|line| Row::of(line, letters, is_rtl)).collect();
     let mut out = Vec::with_capacity(lines.len());
     let mut from = 0;
     while let Some(line) = lines.get(from) {
@@ -40,7 +40,7 @@ pub fn reading_order(lines: Vec<Line>, letters: &[Letter], is_rtl: bool) -> Vec<
             continue;
         };
         let region = from..from + n;
-        match columns(rows.get(region.clone()).unwrap_or_default(), &starts, letters, is_rtl) {
+        match columns(rows.get(region.clone()).unwrap_or_default(), &starts, letters) {
             Some(columns) => out.extend(columns),
             None => out.extend_from_slice(lines.get(region).unwrap_or_default()),
         }
@@ -120,12 +120,12 @@ struct Row {
     axis: usize,
     below: f64,
     size: f64,
-    /// letters, start and end of each part, from left to right
+    /// letters, start and end of each part in reading order; places are mirrored on a page that is read from the right
     parts: Vec<(Vec<usize>, f64, f64)>,
 }
 
 impl Row {
-    fn of(line: &Line, letters: &[Letter]) -> Row {
+    fn of(line: &Line, letters: &[Letter], is_rtl: bool) -> Row {
         let numbers = line.pieces.iter().flatten().copied();
         let mut all: Vec<(usize, &Letter)> = numbers.filter_map(|i| letters.get(i).map(|letter| (i, letter))).collect();
         all.retain(|(_, letter)| !letter.is_space());
@@ -142,6 +142,10 @@ impl Row {
                 }
                 _ => parts.push((vec![i], letter.start, letter.end)),
             }
+        }
+        if is_rtl {
+            parts.reverse();
+            parts.iter_mut().for_each(|(_, start, end)| (*start, *end) = (-*end, -*start));
         }
         Row { axis: line.axis, below: line.below, size: line.size, parts }
     }
@@ -203,7 +207,7 @@ fn extent(rows: &[Row], start: f64) -> usize {
 }
 
 /// Lines of a region, column by column; None if they are rows of a table.
-fn columns(rows: &[Row], starts: &[f64], letters: &[Letter], is_rtl: bool) -> Option<Vec<Line>> {
+fn columns(rows: &[Row], starts: &[f64], letters: &[Letter]) -> Option<Vec<Line>> {
     let column_of = |start: f64, size: f64| starts.iter().filter(|edge| start >= **edge - ALIGNED * size).count();
     let mut cells: Vec<Vec<Line>> = vec![Vec::new(); starts.len() + 1];
     for row in rows {
@@ -219,9 +223,6 @@ fn columns(rows: &[Row], starts: &[f64], letters: &[Letter], is_rtl: bool) -> Op
     }
     if !cells.iter().all(|column| is_prose(column, letters)) {
         return None;
-    }
-    if is_rtl {
-        cells.reverse();
     }
     for column in &mut cells {
         if let Some(first) = column.first_mut() {
