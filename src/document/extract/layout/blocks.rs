@@ -3,10 +3,12 @@
 //! Source: ISO 32000-2 gives no order of drawing; programs draw a heading or a left column last when it was added last.
 
 use super::lines::Line;
-use super::tables::columns;
+use super::tables::{columns, is_same_row};
 
 /// Lines of each of two blocks that change places, at least.
 const N_LINES: usize = 3;
+/// The same, at most.
+const MAX_LINES: usize = 200;
 
 /// Lines with a heading that was drawn last at the top, and a left column before the one to its right.
 pub fn in_order(lines: Vec<Line>, is_rtl: bool) -> Vec<Line> {
@@ -20,7 +22,7 @@ pub fn in_order(lines: Vec<Line>, is_rtl: bool) -> Vec<Line> {
     }
     for at in 1..blocks.len() {
         if let (Some(before), Some(block)) = (blocks.get(at - 1), blocks.get(at))
-            && precedes(&Edges::of(of(block)), &Edges::of(of(before)), is_rtl)
+            && precedes(of(block), of(before), is_rtl)
         {
             blocks.swap(at - 1, at);
         }
@@ -38,35 +40,16 @@ fn is_above(block: &[Line], others: &[Line]) -> bool {
     others.iter().all(|line| Some(line.axis) == axis && line.below - lowest > 0.5 * line.size)
 }
 
-/// Edges of a block.
-struct Edges {
-    axis: Option<usize>,
-    n_lines: usize,
-    start: f64,
-    end: f64,
-    top: f64,
-    bottom: f64,
-}
-
-impl Edges {
-    fn of(lines: &[Line]) -> Edges {
-        let least = |of: fn(&Line) -> f64| lines.iter().map(of).fold(f64::INFINITY, f64::min);
-        let most = |of: fn(&Line) -> f64| lines.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
-        Edges {
-            axis: lines.first().map(|line| line.axis),
-            n_lines: lines.len(),
-            start: least(|line| line.start),
-            end: most(|line| line.end),
-            top: least(|line| line.below),
-            bottom: most(|line| line.below),
-        }
+/// True if a block stands beside another, row by row, on the side that is read first.
+fn precedes(block: &[Line], other: &[Line], is_rtl: bool) -> bool {
+    let (first, second) = if is_rtl { (other, block) } else { (block, other) };
+    let end = first.iter().map(|line| line.end).fold(f64::NEG_INFINITY, f64::max);
+    let start = second.iter().map(|line| line.start).fold(f64::INFINITY, f64::min);
+    // A bound for the comparison of every two lines.
+    let n_lines = [block.len(), other.len()];
+    if n_lines.iter().any(|n| !(N_LINES..=MAX_LINES).contains(n)) || end > start {
+        return false;
     }
-}
-
-/// True if a block stands at the height of another, on the side that is read first.
-fn precedes(block: &Edges, other: &Edges, is_rtl: bool) -> bool {
-    let is_first = if is_rtl { block.start >= other.end } else { block.end <= other.start };
-    let shared = block.bottom.min(other.bottom) - block.top.max(other.top);
-    let height = (block.bottom - block.top).min(other.bottom - other.top);
-    block.axis == other.axis && block.n_lines.min(other.n_lines) >= N_LINES && is_first && shared * 2.0 >= height
+    let n_beside = block.iter().filter(|line| other.iter().any(|row| is_same_row(row, line))).count();
+    n_beside * 10 >= block.len() * 6
 }

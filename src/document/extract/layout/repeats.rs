@@ -12,6 +12,8 @@ const ADVANCE: f64 = 0.4;
 
 /// The same run of glyphs within this share of its size is a shadow.
 const SHADOW: f64 = 0.3;
+/// Number of earlier runs that a run is compared with.
+const SHADOW_RUNS: usize = 32;
 /// Letters of a shadow, at least.
 const SHADOW_LETTERS: usize = 4;
 /// A glyph further from the end of the one before begins a run; a shadow's distance varies by half of it. Ems.
@@ -26,21 +28,28 @@ pub fn without_repeats(mut glyphs: Vec<Glyph>) -> Vec<Glyph> {
     // Last glyph of each kind in each square of the page, and the one before it.
     let mut last: HashMap<(u64, i64, i64), usize> = HashMap::with_capacity(glyphs.len());
     let mut earlier: Vec<Option<usize>> = vec![None; glyphs.len()];
-    let mut is_repeated = shadows(&glyphs, &hasher);
+    let mut is_repeated = shadows(&glyphs);
     for (i, glyph) in glyphs.iter().enumerate() {
         if is_blank(glyph) || is_repeated[i] {
             continue;
         }
-        let (own, near) = squares(glyph, DISTANCE, &hasher);
-        let is_repeat = near.iter().any(|key| {
-            let chain = std::iter::successors(last.get(key).copied(), |at| earlier.get(*at).copied().flatten());
+        // Half an edge is the distance, so a repeated drawing is in the same square or in one of the three nearest.
+        let edge = (glyph.size * DISTANCE * 2.0).max(1e-3);
+        let kind = hasher.hash_one((glyph.text.as_str(), (glyph.size * 16.0).round() as i64));
+        let [x, y] = [0, 1].map(|axis| glyph.origin[axis] / edge);
+        let near = |at: f64| [at.floor() as i64, (at.floor() + if at - at.floor() < 0.5 { -1.0 } else { 1.0 }) as i64];
+        let is_repeat = near(x).into_iter().flat_map(|x| near(y).map(|y| (kind, x, y))).any(|key| {
+            let chain = std::iter::successors(last.get(&key).copied(), |at| earlier.get(*at).copied().flatten());
             chain.take(SQUARE_GLYPHS).filter_map(|at| glyphs.get(at)).any(|other| is_same(other, glyph))
         });
         if is_repeat {
             is_repeated[i] = true;
         } else {
-            earlier[i] = last.insert(own, i);
+            earlier[i] = last.insert((kind, x.floor() as i64, y.floor() as i64), i);
         }
+    }
+    if !is_repeated.contains(&true) {
+        return glyphs;
     }
     // Spaces inside of a repeated drawing are repeated with it.
     let mut before: Option<usize> = None;
@@ -55,52 +64,57 @@ pub fn without_repeats(mut glyphs: Vec<Glyph>) -> Vec<Glyph> {
     glyphs
 }
 
-/// A kind of glyph in a square of the page.
-type Square = (u64, i64, i64);
-
-/// Square of a glyph, and those that have all places within `distance` of it, a share of its size.
-fn squares(glyph: &Glyph, distance: f64, hasher: &RandomState) -> (Square, [Square; 4]) {
-    // Half an edge is the distance, so such a place is in the same square or in one of the three nearest.
-    let edge = (glyph.size * distance * 2.0).max(1e-3);
-    let kind = hasher.hash_one((glyph.text.as_str(), (glyph.size * 16.0).round() as i64));
-    let [x, y] = [0, 1].map(|axis| glyph.origin[axis] / edge);
-    let near = |at: f64| [at.floor() as i64, (at.floor() + if at - at.floor() < 0.5 { -1.0 } else { 1.0 }) as i64];
-    let ([x, beside], [y, above]) = (near(x), near(y));
-    ((kind, x, y), [(kind, x, y), (kind, x, above), (kind, beside, y), (kind, beside, above)])
-}
-
-/// True for each glyph of a run that was drawn before, a little aside.
-fn shadows(glyphs: &[Glyph], hasher: &RandomState) -> Vec<bool> {
+/// True for each glyph of a run that was drawn shortly before, a little aside.
+fn shadows(glyphs: &[Glyph]) -> Vec<bool> {
     let mut is_shadow = vec![false; glyphs.len()];
-    let mut starts: HashMap<Square, Vec<usize>> = HashMap::new();
+    let mut starts: Vec<usize> = Vec::new();
     let mut before: Option<&Glyph> = None;
     for (i, glyph) in glyphs.iter().enumerate() {
-        let begins = before.is_none_or(|before| !continues(before, glyph));
+        let step = before.map_or(Step::Back, |before| Step::of(before, glyph));
         before = Some(glyph);
-        if !begins || is_blank(glyph) || is_shadow.get(i) == Some(&true) {
+        if step == Step::None || is_blank(glyph) || is_shadow.get(i) == Some(&true) {
             continue;
         }
-        let (own, near) = squares(glyph, SHADOW, hasher);
-        let earlier = near.iter().flat_map(|key| starts.get(key).map_or(&[][..], Vec::as_slice).iter().rev().take(SQUARE_GLYPHS));
-        let n = earlier.map(|first| n_repeated(glyphs, *first, i)).max().unwrap_or(0);
-        let run = glyphs.get(i..i + n).unwrap_or_default();
-        if run.iter().filter(|glyph| !is_blank(glyph)).count() >= SHADOW_LETTERS {
-            is_shadow.iter_mut().skip(i).take(n).for_each(|is_shadow| *is_shadow = true);
-        } else {
-            starts.entry(own).or_default().push(i);
+        if step == Step::Back {
+            let n = starts.iter().rev().take(SHADOW_RUNS).map(|first| n_repeated(glyphs, *first, i)).max().unwrap_or(0);
+            let run = glyphs.get(i..i + n).unwrap_or_default();
+            if run.iter().filter(|glyph| !is_blank(glyph)).count() >= SHADOW_LETTERS {
+                is_shadow.iter_mut().skip(i).take(n).for_each(|is_shadow| *is_shadow = true);
+                continue;
+            }
         }
+        starts.push(i);
     }
     is_shadow
 }
 
-fn is_blank(glyph: &Glyph) -> bool {
-    glyph.text.trim().is_empty()
+/// Place of a glyph, as seen from the end of the one before.
+#[derive(PartialEq)]
+enum Step {
+    /// just there
+    None,
+    /// further along the line
+    Forward,
+    /// anywhere else
+    Back,
 }
 
-/// True if a glyph stands at the end of the one before.
-fn continues(before: &Glyph, glyph: &Glyph) -> bool {
-    let end = [0, 1].map(|axis| before.origin[axis] + before.direction[axis] * before.advance);
-    (end[0] - glyph.origin[0]).hypot(end[1] - glyph.origin[1]) <= STEP * glyph.size
+impl Step {
+    fn of(before: &Glyph, glyph: &Glyph) -> Step {
+        let moved = [0, 1].map(|axis| glyph.origin[axis] - before.origin[axis]);
+        let along = moved[0] * before.direction[0] + moved[1] * before.direction[1] - before.advance;
+        let across = moved[0] * before.direction[1] - moved[1] * before.direction[0];
+        let limit = STEP * glyph.size;
+        match () {
+            () if across.abs() > limit || along < -limit => Step::Back,
+            () if along > limit => Step::Forward,
+            () => Step::None,
+        }
+    }
+}
+
+fn is_blank(glyph: &Glyph) -> bool {
+    glyph.text.trim().is_empty()
 }
 
 /// Number of glyphs from `second` on that are those from `first` on, all moved by the same short way.
