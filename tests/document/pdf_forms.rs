@@ -66,11 +66,15 @@ fn comments_are_notes_under_the_page() {
         "/Subtype /Text /Rect [300 240 320 260] /T (Anna) /Contents (Check this.)",
         "/Subtype /Highlight /Rect [40 238 200 254] /Contents <FEFF00570068006F003F>",
         "/Subtype /FreeText /Rect [40 150 300 180] /Contents (Paid in full.)",
+        "/Subtype /FreeText /Rect [40 120 300 140] /RC (<?xml version=\"1.0\"?><body><p>Salt &amp; <b>rye</b></p></body>)",
         "/Subtype /Text /Rect [300 240 320 260] /F 2 /Contents (not shown)",
         "/Subtype /Popup /Rect [300 240 320 260] /Contents (not a note)",
     ];
     let text = document(&[("It cost twelve guilders.", 260.0)], &notes, "").text;
-    assert_eq!(text, "It cost twelve guilders.\n\n[Note by Anna: Check this.]\n\n[Note: Who?]\n\n[Note: Paid in full.]");
+    assert_eq!(
+        text,
+        "It cost twelve guilders.\n\n[Note by Anna: Check this.]\n\n[Note: Who?]\n\n[Note: Paid in full.]\n\n[Note: Salt & rye]"
+    );
 }
 
 #[test]

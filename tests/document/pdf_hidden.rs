@@ -52,6 +52,7 @@ fn visible_text_of_any_color_stays() {
         "0.2 0.2 0.6 rg 30 235 m 300 230 l 330 260 l 30 255 l f 1 1 1 rg",
         "0.9 g",
         "0 0 1 rg 0 0 400 300 re W n",
+        "20 w 0 0 0.5 RG 30 244 m 330 244 l S 1 g",
         "1 Tr",
         "7 Tr",
     ];

@@ -98,6 +98,35 @@ fn type_3_letters_come_from_names_or_codes() {
 }
 
 #[test]
+fn bitmap_fonts_of_tex_have_their_letters_and_ligatures() {
+    let named = |codes: &[u8]| -> Vec<(u8, String)> { codes.iter().map(|code| (*code, format!("a{code}"))).collect() };
+    // Codes 12 and 14 are fi and ffi.
+    let text = b"The \x0Crst o\x0Ece of brothers, who kept it.";
+    let mut codes = text.to_vec();
+    codes.sort_unstable();
+    codes.dedup();
+    assert_eq!(read("a.pdf", &type3(&named(&codes), text).bytes()).unwrap().text, "The first office of brothers, who kept it.");
+    // A mathematical font has a Greek letter there.
+    assert_eq!(read("a.pdf", &type3(&named(b"\x0Cnxyz"), b"x\x0Cyzn").bytes()).unwrap().text, "x\u{FFFD}yzn");
+    // Letters side by side are no count of drawings if they are at their own codes.
+    assert_eq!(read("a.pdf", &type3(&named(b"abc"), b"cab").bytes()).unwrap().text, "cab");
+}
+
+#[test]
+fn letters_that_lead_to_control_characters_are_marked() {
+    let table = "/CMapName /Letters def 1 begincodespacerange <0000> <FFFF> endcodespacerange\n\
+        3 beginbfchar <0022> <0041> <0023> <0042> <0024> <0007> endbfchar endcmap";
+    assert_eq!(with_table(table, "<0022002300240023>"), "AB\u{FFFD}B");
+}
+
+#[test]
+fn names_of_glyphs_in_tables_of_letters_are_read() {
+    let table = "/CMapName /Letters def 1 begincodespacerange <0000> <FFFF> endcodespacerange\n\
+        3 beginbfchar <0022> /A <0023> /uni00E9 <0024> /period endbfchar endcmap";
+    assert_eq!(with_table(table, "<0022002300240023>"), "Aé\u{FFFD}é");
+}
+
+#[test]
 fn unknown_letters_are_marked_and_counted() {
     let mut pdf = Pdf::default();
     let font = Font::of(&mut pdf, &[SENTENCE]);

@@ -113,6 +113,22 @@ fn columns_that_are_drawn_line_by_line_are_read_one_after_the_other() {
 }
 
 #[test]
+fn right_to_left_columns_that_are_drawn_line_by_line_are_read_from_the_right() {
+    let first = ["הגשר הישן עומד במקום שבו", "הדרך יוצאת מן היער הגדול", "הוא נבנה מאבן בידי שני", "אחים מן העיר הקטנה"];
+    let second = ["בכל אביב עלה הנהר על", "גדותיו ולקח אתו את המעקה", "ואיש לא יכול היה לעבור", "לפני סוף חודש אפריל"];
+    let drawn = [first.map(visual), second.map(visual)];
+    let texts: Vec<&str> = drawn.iter().flatten().map(String::as_str).collect();
+    let text = page(&texts, |font| {
+        let line = |i: usize, end: f64| {
+            let text = &drawn[usize::from(end < 300.0)][i];
+            font.line(text, end - width(text, 10.0), 260.0 - 13.0 * i as f64, 10.0)
+        };
+        (0..4).map(|i| line(i, 380.0) + &line(i, 190.0)).collect()
+    });
+    assert_eq!(text, [first.join("\n"), second.join("\n")].join("\n\n"));
+}
+
+#[test]
 fn rows_of_tables_stay_rows_however_they_are_drawn() {
     let rows = [["Jorg", "miller", "41"], ["Peer", "carter", "17"], ["Anna", "baker", "8"], ["Lena", "weaver", "52"]];
     let cells: Vec<&str> = rows.iter().flatten().copied().collect();
@@ -124,6 +140,48 @@ fn rows_of_tables_stay_rows_however_they_are_drawn() {
     assert_eq!(by_rows, right);
     let by_columns = page(&cells, |font| (0..12).map(|i| cell(font, i % 4, i / 4)).collect());
     assert_eq!(by_columns, right);
+    let from_the_right = page(&cells, |font| (0..12).map(|i| cell(font, i / 3, 2 - i % 3)).collect());
+    assert_eq!(from_the_right, right);
+    let order = [7, 2, 10, 4, 0, 9, 11, 5, 1, 8, 3, 6];
+    let shuffled = page(&cells, |font| order.iter().map(|i| cell(font, i / 3, i % 3)).collect());
+    assert_eq!(shuffled, right);
+    let first_column_last = page(&cells, |font| {
+        let others: String = (0..8).map(|i| cell(font, i / 2, 1 + i % 2)).collect();
+        others + &(0..4).map(|row| cell(font, row, 0)).collect::<String>()
+    });
+    assert_eq!(first_column_last, right);
+    let head_last = page(&cells, |font| (3..15).map(|i| cell(font, i % 12 / 3, i % 3)).collect());
+    assert_eq!(head_last, right);
+}
+
+#[test]
+fn numbers_drawn_after_their_labels_stand_beside_them() {
+    let (labels, numbers) = (["Sum", "Tax"], ["1,250", "250"]);
+    let texts = [&labels[..], &numbers, &["Please pay in time, or else the gate stays shut", "Fee", "17"]].concat();
+    let column = |font: &Font, texts: &[&str], x: f64| -> String {
+        texts.iter().enumerate().map(|(i, text)| font.line(text, x, 260.0 - 16.0 * i as f64, 10.0)).collect()
+    };
+    let two = page(&texts, |font| column(font, &labels, 30.0) + &column(font, &numbers, 200.0));
+    assert_eq!(two, "Sum\t1,250\nTax\t250");
+    let with_text = page(&texts, |font| {
+        let texts = ["Sum", "Tax", "Fee", "Please pay in time, or else the gate stays shut"];
+        column(font, &texts, 30.0) + &column(font, &["1,250", "250", "17"], 130.0)
+    });
+    assert_eq!(with_text, "Sum\t1,250\nTax\t250\nFee\t17\nPlease pay in time, or else the gate stays shut");
+}
+
+#[test]
+fn right_columns_that_are_drawn_first_are_read_last() {
+    let texts: Vec<&str> = LEFT.iter().chain(&RIGHT).copied().collect();
+    let line = |font: &Font, i: usize, is_right: bool| {
+        let (text, x) = if is_right { (RIGHT[i], 205.0) } else { (LEFT[i], 30.0) };
+        font.line(text, x, 260.0 - 12.0 * i as f64, 9.0)
+    };
+    let right = [LEFT.join("\n"), RIGHT.join("\n")].join("\n\n");
+    let whole = page(&texts, |font| (0..8).map(|i| line(font, i % 4, i < 4)).collect());
+    assert_eq!(whole, right);
+    let by_lines = page(&texts, |font| (0..8).map(|i| line(font, i / 2, i % 2 == 0)).collect());
+    assert_eq!(by_lines, right);
 }
 
 #[test]

@@ -45,6 +45,11 @@ impl Letter {
     pub fn is_space(&self) -> bool {
         self.text == " "
     }
+
+    /// Middle of its advance.
+    pub fn middle(&self) -> f64 {
+        (self.start + self.end) / 2.0
+    }
 }
 
 /// Letters of glyphs in drawing order; a direction that turns only a little is the same axis.

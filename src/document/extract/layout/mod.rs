@@ -1,15 +1,17 @@
 //! Glyph layout: the glyphs of a page to words, lines and paragraphs.
 //!
 //! ```text
-//! glyphs in drawing order ──► repeats ──► lines ──► order (columns, tables) ──► words, raised ──► bidi ──► text
+//! glyphs in drawing order ──► repeats ──► marks ──► lines ──► order (columns, tables) ──► words, raised ──► bidi ──► text
 //! ```
 //! Invariants: 1. Drawing order is kept where it reads down the page, because current programs draw in reading order and
 //! columns then stay apart. 2. A glyph drawn twice in one place, as for bold, counts once. 3. Hyphens at line ends stay, as
 //! on the page. Units: points on the page; gaps as shares of the glyph size.
 
 mod bidi;
+mod blocks;
 mod glyph;
 mod lines;
+mod marks;
 mod order;
 mod prose;
 mod raised;
@@ -31,6 +33,7 @@ pub fn page_text(glyphs: Vec<Glyph>) -> String {
     let glyphs = repeats::without_repeats(glyphs);
     let page = bidi::Page::of(glyphs.iter().map(|glyph| glyph.text.as_str()));
     let letters = letters(glyphs);
+    let letters = if page.has_rtl() { marks::joined(letters) } else { letters };
     let lines = lines(&letters);
     let lines = order::reading_order(lines, &letters, page.is_rtl());
     let lines: Vec<(Line, Vec<Vec<&Letter>>)> = lines.into_iter().map(|line| (line.clone(), line.cells(&letters))).collect();

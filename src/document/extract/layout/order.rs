@@ -3,10 +3,11 @@
 //! Source: Breuel, "High Performance Document Layout Analysis", 2003: a line precedes another that is below it in the same
 //! column, or to the right of it if none stands between.
 
+use super::blocks;
 use super::glyph::Letter;
 use super::lines::Line;
 use super::prose::is_prose;
-use super::tables::rows_of_columns;
+use super::tables::{is_same_row, rows_of_columns};
 
 /// Gap between two columns, at least, ems.
 const GUTTER: f64 = 0.8;
@@ -23,9 +24,13 @@ const MAX_SORTED: usize = 300;
 
 /// Lines in reading order.
 pub fn reading_order(lines: Vec<Line>, letters: &[Letter], is_rtl: bool) -> Vec<Line> {
-    let lines = if is_out_of_order(&lines) { sorted(lines, is_rtl) } else { lines };
+    let lines = if is_out_of_order(&lines, is_rtl) {
+        sorted(rows_of_pieces(lines, letters), is_rtl)
+    } else {
+        blocks::in_order(lines, is_rtl)
+    };
     let lines = rows_of_columns(lines, letters);
-    let rows: Vec<Row> = lines.iter().map(|line| Row::of(line, letters)).collect();
+    let rows: Vec<Row> = lines.iter().map(|line| Row::of(line, letters, is_rtl)).collect();
     let mut out = Vec::with_capacity(lines.len());
     let mut from = 0;
     while let Some(line) = lines.get(from) {
@@ -35,7 +40,7 @@ pub fn reading_order(lines: Vec<Line>, letters: &[Letter], is_rtl: bool) -> Vec<
             continue;
         };
         let region = from..from + n;
-        match columns(rows.get(region.clone()).unwrap_or_default(), &starts, letters, is_rtl) {
+        match columns(rows.get(region.clone()).unwrap_or_default(), &starts, letters) {
             Some(columns) => out.extend(columns),
             None => out.extend_from_slice(lines.get(region).unwrap_or_default()),
         }
@@ -44,14 +49,39 @@ pub fn reading_order(lines: Vec<Line>, letters: &[Letter], is_rtl: bool) -> Vec<
     out
 }
 
-/// True if many lines stand above the one that was drawn before, in the same column.
-fn is_out_of_order(lines: &[Line]) -> bool {
+/// True if many lines stand above the one that was drawn before but not in a later column, or before it on the same baseline.
+fn is_out_of_order(lines: &[Line], is_rtl: bool) -> bool {
+    let is_later = |a: &Line, b: &Line| if is_rtl { b.end <= a.start } else { b.start >= a.end };
     let is_back = |pair: &[Line]| match pair {
-        [a, b] => a.axis == b.axis && a.below - b.below > 0.5 * a.size && a.start < b.end && b.start < a.end,
+        [a, b] if a.axis != b.axis => false,
+        [a, b] if is_same_row(a, b) => is_later(b, a),
+        [a, b] => a.below - b.below > 0.5 * a.size && !is_later(a, b),
         _ => false,
     };
     let n_back = lines.windows(2).filter(|pair| is_back(pair)).count();
     lines.len() <= MAX_SORTED && n_back >= 2 && n_back * 3 >= lines.len()
+}
+
+/// Lines with the pieces of each baseline joined if they stand apart.
+fn rows_of_pieces(lines: Vec<Line>, letters: &[Letter]) -> Vec<Line> {
+    let edges = |piece: &Vec<usize>| {
+        let placed = || piece.iter().filter_map(|i| letters.get(*i));
+        let start = placed().map(|letter| letter.start).fold(f64::INFINITY, f64::min);
+        (start, placed().map(|letter| letter.end).fold(f64::NEG_INFINITY, f64::max))
+    };
+    let mut rows: Vec<Line> = Vec::with_capacity(lines.len());
+    for line in lines {
+        let own: Vec<(f64, f64)> = line.pieces.iter().map(edges).collect();
+        let is_apart = |row: &Line| {
+            let mut others = row.pieces.iter().map(edges);
+            others.all(|(start, end)| own.iter().all(|(from, to)| end <= *from || start >= *to))
+        };
+        match rows.iter_mut().find(|row| is_same_row(row, &line) && is_apart(row)) {
+            Some(row) => line.pieces.into_iter().for_each(|piece| row.push(piece, letters)),
+            None => rows.push(line),
+        }
+    }
+    rows
 }
 
 fn sorted(mut lines: Vec<Line>, is_rtl: bool) -> Vec<Line> {
@@ -90,12 +120,12 @@ struct Row {
     axis: usize,
     below: f64,
     size: f64,
-    /// letters, start and end of each part, from left to right
+    /// letters, start and end of each part in reading order; places are mirrored on a page that is read from the right
     parts: Vec<(Vec<usize>, f64, f64)>,
 }
 
 impl Row {
-    fn of(line: &Line, letters: &[Letter]) -> Row {
+    fn of(line: &Line, letters: &[Letter], is_rtl: bool) -> Row {
         let numbers = line.pieces.iter().flatten().copied();
         let mut all: Vec<(usize, &Letter)> = numbers.filter_map(|i| letters.get(i).map(|letter| (i, letter))).collect();
         all.retain(|(_, letter)| !letter.is_space());
@@ -112,6 +142,10 @@ impl Row {
                 }
                 _ => parts.push((vec![i], letter.start, letter.end)),
             }
+        }
+        if is_rtl {
+            parts.reverse();
+            parts.iter_mut().for_each(|(_, start, end)| (*start, *end) = (-*end, -*start));
         }
         Row { axis: line.axis, below: line.below, size: line.size, parts }
     }
@@ -173,7 +207,7 @@ fn extent(rows: &[Row], start: f64) -> usize {
 }
 
 /// Lines of a region, column by column; None if they are rows of a table.
-fn columns(rows: &[Row], starts: &[f64], letters: &[Letter], is_rtl: bool) -> Option<Vec<Line>> {
+fn columns(rows: &[Row], starts: &[f64], letters: &[Letter]) -> Option<Vec<Line>> {
     let column_of = |start: f64, size: f64| starts.iter().filter(|edge| start >= **edge - ALIGNED * size).count();
     let mut cells: Vec<Vec<Line>> = vec![Vec::new(); starts.len() + 1];
     for row in rows {
@@ -189,9 +223,6 @@ fn columns(rows: &[Row], starts: &[f64], letters: &[Letter], is_rtl: bool) -> Op
     }
     if !cells.iter().all(|column| is_prose(column, letters)) {
         return None;
-    }
-    if is_rtl {
-        cells.reverse();
     }
     for column in &mut cells {
         if let Some(first) = column.first_mut() {

@@ -1,4 +1,4 @@
-//! Raised letters: powers as `10^6`, marks of notes in brackets.
+//! Raised letters: powers as `10^6` and `e^{-kt}`, marks of notes in brackets.
 
 use super::glyph::Letter;
 
@@ -12,6 +12,14 @@ const RISE_LARGE: f64 = 0.28;
 const UNITS: [&str; 14] = ["mm", "cm", "dm", "km", "nm", "µm", "μm", "ft", "in", "yd", "mi", "kg", "Hz", "sec"];
 /// Functions whose raised digit is a power.
 const FUNCTIONS: [&str; 7] = ["sin", "cos", "tan", "log", "exp", "ln", "cot"];
+
+/// Raised ends of abbreviations, as in 1st, Mlle and 2º.
+const ENDS: [&str; 26] = [
+    "st", "nd", "rd", "th", "er", "ers", "e", "es", "o", "os", "a", "as", "lle", "lles", "me", "mes", "re", "ère", "ème", "de",
+    "ie", "do", "ra", "ta", "tm", "sm",
+];
+/// Signs before a product whose raised digit is a power.
+const OPERATORS: [char; 8] = ['=', '+', '*', '/', '\u{D7}', '\u{B7}', '\u{2212}', '\u{2248}'];
 
 /// A unit of text with its place in the line: letters of one glyph, or a space.
 pub type Item<'a> = (std::borrow::Cow<'a, str>, Option<&'a Letter>);
@@ -67,8 +75,10 @@ fn close(items: &mut [Item<'_>], raised: &mut Vec<usize>, next: Option<&Letter>,
     let before = items.get(..first).unwrap_or_default();
     let token: Vec<&str> = before.iter().rev().take(24).map(|(text, _)| text.as_ref()).take_while(|t| *t != " ").collect();
     let token: String = token.into_iter().rev().collect();
+    let word_before = before.iter().rev().map(|(text, _)| text.as_ref()).skip_while(|t| *t != " ").find(|t| *t != " ");
+    let is_term = word_before.is_some_and(|text| text.ends_with(OPERATORS));
     let next = next.filter(|_| !has_space).and_then(|letter| letter.text.chars().next());
-    let (open, end) = marks(&token, &run, next);
+    let (open, end) = marks(&token, &run, next, is_term);
     if let Some((text, _)) = items.get_mut(first) {
         *text = format!("{open}{text}").into();
     }
@@ -77,9 +87,10 @@ fn close(items: &mut [Item<'_>], raised: &mut Vec<usize>, next: Option<&Letter>,
     }
 }
 
-/// Marks before and after a raised run, by the word that it stands on.
-fn marks(token: &str, run: &str, next: Option<char>) -> (&'static str, &'static str) {
+/// Marks before and after a raised run, by the word that it stands on; `is_term` is true if an operator stands before the word.
+fn marks(token: &str, run: &str, next: Option<char>, is_term: bool) -> (&'static str, &'static str) {
     const POWER: (&str, &str) = ("^", "");
+    const LONG_POWER: (&str, &str) = ("^{", "}");
     const NOTE: (&str, &str) = ("[", "]");
     const NONE: (&str, &str) = ("", "");
     let tail = |test: fn(char) -> bool| token.trim_end_matches(test).len();
@@ -99,8 +110,10 @@ fn marks(token: &str, run: &str, next: Option<char>) -> (&'static str, &'static 
             () if run.starts_with(is_sign) => true,
             () if !is_number => false,
             () if !number.is_empty() => number.len() <= 3 && number.bytes().all(|b| b.is_ascii_digit()),
-            () if !word.is_empty() => n_letters == 1 || UNITS.contains(&word) || FUNCTIONS.contains(&word),
-            () => token.ends_with(')') && token.contains(['+', '=', '*', '\u{2212}']),
+            () if !word.is_empty() => {
+                n_letters == 1 || UNITS.contains(&word) || FUNCTIONS.contains(&word) || is_product(token, word, is_term)
+            }
+            () => is_formula(token),
         };
         return if is_power { POWER } else { NOTE };
     }
@@ -109,7 +122,45 @@ fn marks(token: &str, run: &str, next: Option<char>) -> (&'static str, &'static 
     match () {
         () if is_letter && ends_word && n_letters >= 3 && word.chars().any(char::is_lowercase) => NOTE,
         () if is_letter && ends_word && (number == "10" || (n_letters == 1 && word == token)) => POWER,
+        () if ends_word && is_exponent(token, word, number, run) => {
+            if run.chars().count() == 1 {
+                POWER
+            } else {
+                LONG_POWER
+            }
+        }
         () => NONE,
+    }
+}
+
+/// True for two letters that are factors, as in E = mc² and πr².
+fn is_product(token: &str, word: &str, is_term: bool) -> bool {
+    let before = token.strip_suffix(word).unwrap_or_default();
+    let is_greek = |c: char| matches!(c, '\u{370}'..='\u{3FF}');
+    word.chars().count() == 2 && (word.contains(is_greek) || before.ends_with(OPERATORS) || (before.is_empty() && is_term))
+}
+
+/// True for a sum or product in brackets.
+fn is_formula(token: &str) -> bool {
+    token.ends_with(')') && token.contains(['+', '=', '*', '\u{2212}'])
+}
+
+/// True if a raised run with letters is a power of one letter, a number or a formula, and no end of an abbreviation.
+fn is_exponent(token: &str, word: &str, number: &str, run: &str) -> bool {
+    let is_plain = run.chars().all(char::is_alphabetic);
+    let n_chars = run.chars().count();
+    if ENDS.contains(&run.to_lowercase().as_str()) || !run.contains(char::is_alphabetic) {
+        return false;
+    }
+    match word.chars().next() {
+        // Capitals with small letters are names and titles, as Mgr and Wm.
+        Some(letter) => word.len() == letter.len_utf8() && (!is_plain || n_chars == 1 || (letter.is_lowercase() && n_chars <= 3)),
+        // A number with another letter is a note or a unit of time.
+        None if !number.is_empty() => {
+            let is_variable = n_chars == 1 && run.starts_with(|c: char| matches!(c, 'i'..='z'));
+            number.len() <= 3 && number.bytes().all(|b| b.is_ascii_digit()) && (is_variable || !is_plain)
+        }
+        None => is_formula(token),
     }
 }
 
@@ -118,7 +169,7 @@ mod tests {
     use super::marks;
 
     fn read(token: &str, run: &str, next: Option<char>) -> String {
-        let (open, end) = marks(token, run, next);
+        let (open, end) = marks(token, run, next, token == "mc");
         format!("{token}{open}{run}{end}")
     }
 
@@ -145,6 +196,19 @@ mod tests {
             ("1", "st", "1st"),
             ("M", "lle", "Mlle"),
             ("Smith", "a", "Smith[a]"),
+            ("e", "-kt", "e^{-kt}"),
+            ("2", "n", "2^n"),
+            ("(1+r)", "n", "(1+r)^n"),
+            ("10", "n+1", "10^{n+1}"),
+            ("mc", "2", "mc^2"),
+            ("E=mc", "2", "E=mc^2"),
+            ("πr", "2", "πr^2"),
+            ("He", "2", "He[2]"),
+            ("M", "me", "Mme"),
+            ("W", "illm", "Willm"),
+            ("21", "st", "21st"),
+            ("1848", "b", "1848b"),
+            ("H", "+", "H+"),
         ];
         for (token, run, right) in cases {
             assert_eq!(read(token, run, None), right);

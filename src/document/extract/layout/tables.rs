@@ -8,6 +8,8 @@ use super::prose::is_prose;
 const SAME_ROW: f64 = 0.3;
 /// Rows of such a table, at least.
 const N_ROWS: usize = 3;
+/// The same if the cells are numbers.
+const N_ROWS_NUMBERS: usize = 2;
 /// Letters of a cell, at most, on average; longer ones are lines of prose.
 const CELL_LETTERS: usize = 22;
 
@@ -32,7 +34,7 @@ pub fn rows_of_columns(lines: Vec<Line>, letters: &[Letter]) -> Vec<Line> {
 }
 
 /// Runs of lines that go down the page.
-fn columns(lines: &[Line]) -> Vec<std::ops::Range<usize>> {
+pub fn columns(lines: &[Line]) -> Vec<std::ops::Range<usize>> {
     let mut columns: Vec<std::ops::Range<usize>> = Vec::new();
     for (i, line) in lines.iter().enumerate() {
         let goes_down = i.checked_sub(1).and_then(|before| lines.get(before)).is_some_and(|before| {
@@ -50,24 +52,35 @@ fn columns(lines: &[Line]) -> Vec<std::ops::Range<usize>> {
 fn is_beside(lines: &[Line], first: &std::ops::Range<usize>, column: &std::ops::Range<usize>, letters: &[Letter]) -> bool {
     let of = |range: &std::ops::Range<usize>| lines.get(range.clone()).unwrap_or_default();
     let (first, column) = (of(first), of(column));
-    let n_letters = |lines: &[Line]| lines.iter().flat_map(|line| line.pieces.iter().flatten()).count();
-    let is_short = |lines: &[Line]| n_letters(lines) <= CELL_LETTERS * lines.len();
+    let n_least = if column.len() == first.len() && are_numbers(column, letters) { N_ROWS_NUMBERS } else { N_ROWS };
     // A bound for the comparison of every two lines.
     let is_small = first.len() <= 200 && column.len() <= 200;
-    let end = first.iter().map(|line| line.end).fold(f64::NEG_INFINITY, f64::max);
-    let is_apart = column.iter().all(|line| line.start >= end);
-    let has_row = |line: &Line| first.iter().any(|row| is_same_row(row, line));
-    column.len() >= N_ROWS
-        && first.len() >= N_ROWS
-        && is_small
-        && is_apart
-        && is_short(first)
+    if column.len() < n_least || first.len() < n_least || !is_small || column.len() * 10 < first.len() * 6 {
+        return false;
+    }
+    // Lines between the rows may be long.
+    let row_of = |line: &Line| first.iter().find(|row| is_same_row(row, line));
+    let rows: Vec<Line> = column.iter().filter_map(row_of).cloned().collect();
+    let end = rows.iter().map(|line| line.end).fold(f64::NEG_INFINITY, f64::max);
+    let n_letters = |lines: &[Line]| lines.iter().flat_map(|line| line.pieces.iter().flatten()).count();
+    let is_short = |lines: &[Line]| n_letters(lines) <= CELL_LETTERS * lines.len();
+    rows.len() == column.len()
+        && column.iter().all(|line| line.start >= end)
+        && is_short(&rows)
         && is_short(column)
-        && column.len() * 10 >= first.len() * 6
-        && column.iter().all(has_row)
         && !(is_prose(first, letters) && is_prose(column, letters))
 }
 
-fn is_same_row(row: &Line, line: &Line) -> bool {
+/// True if most letters of each line are digits.
+fn are_numbers(lines: &[Line], letters: &[Letter]) -> bool {
+    lines.iter().all(|line| {
+        let texts = || line.pieces.iter().flatten().filter_map(|i| letters.get(*i)).filter(|letter| !letter.is_space());
+        let n_digits = texts().filter(|letter| letter.text.chars().all(char::is_numeric)).count();
+        n_digits > 0 && n_digits * 2 >= texts().count()
+    })
+}
+
+/// True for lines on one baseline.
+pub fn is_same_row(row: &Line, line: &Line) -> bool {
     row.axis == line.axis && (row.below - line.below).abs() <= SAME_ROW * row.size.max(line.size)
 }

@@ -93,8 +93,7 @@ fn threshold(pairs: &[Pair], joins_spaces: bool) -> f64 {
             // Every second gap or more is wide: these are short cells, not letters of words.
             _ if median > SPACED_MAX || (all_digits && median > SPACE) => SPACE,
             Some((width, middle)) if !is_uniform && width > (0.3 * median).max(STEP) => middle,
-            _ if is_uniform && (n >= 5 || has_spaces || median < SPACE) => f64::INFINITY,
-            _ if is_uniform && n >= 3 && median <= 2.5 * SPACE => f64::INFINITY,
+            _ if is_uniform && (n >= 5 || has_spaces || median <= 2.5 * SPACE) => f64::INFINITY,
             _ => SPACE.max(median + STEP),
         };
     }

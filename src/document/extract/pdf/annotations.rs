@@ -12,6 +12,7 @@ use hayro_interpret::hayro_syntax::page::{Page, Resources};
 use hayro_interpret::hayro_syntax::xref::XRef;
 use hayro_interpret::kurbo::{Affine, Rect, Shape};
 use hayro_interpret::{Context, InterpreterCache, InterpreterSettings, interpret};
+use quick_xml::escape::unescape;
 
 use super::page::PageReader;
 use super::text_string::text_string;
@@ -57,11 +58,26 @@ pub fn draw<'a>(
 /// Text of a comment, with its author.
 fn comment(annotation: &Dict<'_>) -> Option<String> {
     let text = |key: &[u8]| annotation.get::<PdfString<'_>>(key).map(|text| text_string(text.as_bytes()).trim().to_owned());
-    let body = text(b"Contents").filter(|text| !text.is_empty())?;
+    let body = text(b"Contents").filter(|text| !text.is_empty()).or_else(|| rich_text(annotation))?;
     Some(match text(b"T").filter(|author| !author.is_empty()) {
         Some(author) => format!("[Note by {author}: {body}]"),
         None => format!("[Note: {body}]"),
     })
+}
+
+/// Text of a comment that has only rich text, without its marks.
+fn rich_text(annotation: &Dict<'_>) -> Option<String> {
+    let rich = match annotation.get::<Object<'_>>(b"RC")? {
+        Object::String(text) => text_string(text.as_bytes()),
+        Object::Stream(stream) => text_string(&stream.decoded_data().ok()?),
+        _ => return None,
+    };
+    // Text follows the end of each mark.
+    let texts = rich.split('<').map(|part| part.split_once('>').map_or(part, |(_, text)| text));
+    let words: Vec<&str> = texts.flat_map(str::split_whitespace).collect();
+    let text = words.join(" ");
+    let text = unescape(&text).map_or(text.clone(), |text| text.into_owned());
+    Some(text).filter(|text| !text.is_empty())
 }
 
 struct Drawing<'d, 'a> {

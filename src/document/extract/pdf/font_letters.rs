@@ -14,7 +14,7 @@ use hayro_interpret::hayro_syntax::object::{Array, Dict, Name, Object, Stream, S
 use skrifa::MetadataProvider;
 use skrifa::raw::FontRef;
 
-use super::symbols::is_private;
+use super::symbols::is_unknown;
 use super::to_unicode::ToUnicode;
 
 /// Largest number of glyphs of an embedded font whose table is read.
@@ -70,7 +70,7 @@ impl FontLetters {
 
     /// Text of a code.
     pub fn get(&mut self, code: u32, glyph: Option<u32>, program: impl FnOnce() -> Option<OutlineFontData>) -> Option<String> {
-        let known = |text: &String| !text.is_empty() && !text.chars().any(|c| is_private(c) || c == '\0');
+        let known = |text: &String| !text.is_empty() && !text.chars().any(is_unknown);
         let listed = self.to_unicode.get(code).filter(known);
         let unicode = || char::from_u32(code).filter(|c| self.is_unicode && !c.is_control()).map(String::from);
         let by_cid = || self.cid.as_ref().and_then(|cid| cid.get(code)).filter(known);
@@ -136,7 +136,7 @@ fn glyph_letters(program: &OutlineFontData) -> HashMap<u32, char> {
     let Ok(font) = FontRef::new(program.data.as_ref().as_ref()) else { return HashMap::new() };
     let mut letters = HashMap::new();
     for (code, glyph) in font.charmap().mappings().take(MAX_GLYPHS) {
-        if let Some(c) = char::from_u32(code).filter(|c| !is_private(*c) && !c.is_control()) {
+        if let Some(c) = char::from_u32(code).filter(|c| !is_unknown(*c)) {
             letters.entry(glyph.to_u32()).or_insert(c);
         }
     }
@@ -166,24 +166,48 @@ fn numbered_names(font: &Dict<'_>, is_type3: bool) -> HashMap<u32, char> {
     let prefixes: std::collections::HashSet<String> = numbered.iter().map(|(_, name, _)| prefix(name)).collect();
     let is_scheme = prefixes.len() == 1 && numbered.len() * 10 >= names.len() * 8;
     let numbers: Vec<u32> = numbered.iter().map(|(_, _, number)| *number).collect();
-    if is_scheme && (prefixes.contains("a") || prefixes.contains("")) && is_text(&numbers) {
-        return numbered.iter().filter_map(|(code, _, number)| Some((u32::from(*code), printable(*number)?))).collect();
+    // A count of glyphs begins at 0 or 1, whatever their codes are.
+    let are_codes = numbered.iter().all(|(code, _, number)| u32::from(*code) == *number);
+    if is_scheme && (prefixes.contains("a") || prefixes.contains("")) && is_text(&numbers, are_codes) {
+        let ligature = |number: u32| if is_tex_text(&numbers) { tex_ligature(number) } else { None };
+        let letter = |number: u32| printable(number).or_else(|| ligature(number));
+        return numbered.iter().filter_map(|(code, _, number)| Some((u32::from(*code), letter(*number)?))).collect();
     }
     let codes: Vec<u32> = names.iter().map(|(code, _)| u32::from(*code)).collect();
-    if is_type3 && is_text(&codes) {
+    if is_type3 && is_text(&codes, false) {
         return codes.iter().filter_map(|code| Some((*code, printable(*code)?))).collect();
     }
     HashMap::new()
 }
 
-/// True if numbers are codes of letters, and no count of glyphs: most are ASCII letters, with gaps between them.
-fn is_text(numbers: &[u32]) -> bool {
-    let mut sorted = numbers.to_vec();
+/// True if numbers are codes of letters, and no count of glyphs: most are ASCII letters, with gaps between them unless they are
+/// sure to be codes. Control codes, which bitmap fonts of TeX have for ligatures, tell nothing.
+fn is_text(numbers: &[u32], are_codes: bool) -> bool {
+    let mut sorted: Vec<u32> = numbers.iter().copied().filter(|n| *n >= 0x20).collect();
     sorted.sort_unstable();
     sorted.dedup();
     let is_letter = |n: &&u32| char::from_u32(**n).is_some_and(|c| c.is_ascii_alphanumeric());
     let n_letters = sorted.iter().filter(is_letter).count();
-    let is_count = sorted.windows(2).all(|pair| matches!(pair, [a, b] if b - a == 1)) && sorted.len() < 90;
-    let in_range = sorted.iter().all(|n| (0x20..=0xFF).contains(n));
-    in_range && n_letters * 3 >= sorted.len() * 2 && (!is_count || sorted.len() == 1)
+    let is_count = !are_codes && sorted.windows(2).all(|pair| matches!(pair, [a, b] if b - a == 1)) && sorted.len() < 90;
+    let in_range = sorted.iter().all(|n| *n <= 0xFF) && sorted.len() * 3 >= numbers.len() * 2;
+    in_range && !sorted.is_empty() && n_letters * 3 >= sorted.len() * 2 && (!is_count || sorted.len() == 1)
+}
+
+/// True if numbers are codes of TeX's text encoding OT1. Mathematical fonts have Greek letters in place of ligatures, and no full
+/// stop or comma at the places of ASCII.
+fn is_tex_text(numbers: &[u32]) -> bool {
+    let n_small = numbers.iter().filter(|n| (0x61..=0x7A).contains(*n)).count();
+    n_small >= 6 && numbers.iter().all(|n| *n < 0x80) && numbers.iter().any(|n| matches!(n, 0x2C | 0x2E))
+}
+
+/// Ligature of a code of OT1.
+fn tex_ligature(code: u32) -> Option<char> {
+    match code {
+        11 => Some('\u{FB00}'),
+        12 => Some('\u{FB01}'),
+        13 => Some('\u{FB02}'),
+        14 => Some('\u{FB03}'),
+        15 => Some('\u{FB04}'),
+        _ => None,
+    }
 }

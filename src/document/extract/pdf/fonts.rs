@@ -12,7 +12,7 @@ use hayro_interpret::hayro_syntax::page::Resources;
 use hayro_interpret::{CacheKey, InterpreterSettings};
 
 use super::font_letters::{FontLetters, is_broken};
-use super::symbols::{is_private, sign};
+use super::symbols::{is_private, is_unknown, sign};
 
 /// Largest number of fonts that are told apart.
 const MAX_FONTS: usize = 4096;
@@ -97,7 +97,9 @@ impl<'a> Fonts<'a> {
             hayro_interpret::hayro_cmap::BfString::Char(c) => c.to_string(),
             hayro_interpret::hayro_cmap::BfString::String(text) => text,
         });
-        let is_sure = text.as_ref().is_some_and(|text| !text.chars().any(|c| is_private(c) || c == '\0'));
+        // A line end that draws something is a letter of a wrong table.
+        let is_blank = |c: char| is_white_control(c) && draws_nothing(glyph);
+        let is_sure = text.as_ref().is_some_and(|text| !text.chars().any(|c| is_unknown(c) && !is_blank(c)));
         if is_sure && self.n_broken == 0 {
             return text;
         }
@@ -109,9 +111,11 @@ impl<'a> Fonts<'a> {
             Glyph::Outline(outline) => outline.font_data().and_then(|data| data.postscript_name),
             Glyph::Type3(_) => None,
         };
-        let signs =
-            text?.chars().map(|c| if is_private(c) { sign(c, font.as_deref()) } else { Some(c) }).collect::<Option<String>>();
-        signs.filter(|text| !text.is_empty() && !text.contains('\0'))
+        let readable = |c: char| match c {
+            c if is_private(c) => sign(c, font.as_deref()),
+            c => (!c.is_control() || is_white_control(c)).then_some(c),
+        };
+        text?.chars().map(readable).collect::<Option<String>>().filter(|text| !text.is_empty())
     }
 
     fn look_up(&mut self, glyph: &Glyph<'_>, only_broken: bool) -> Option<String> {
@@ -137,11 +141,18 @@ impl<'a> Fonts<'a> {
             }
         }
         // A glyph that draws nothing is no letter that a reader misses.
-        let draws_nothing = || matches!(glyph, Glyph::Outline(outline) if !only_broken && outline.outline().is_empty());
-        let found = found.or_else(|| draws_nothing().then(String::new));
+        let found = found.or_else(|| (!only_broken && draws_nothing(glyph)).then(String::new));
         self.known.insert(key, found.clone());
         found
     }
+}
+
+fn is_white_control(c: char) -> bool {
+    matches!(c, '\t' | '\n' | '\r')
+}
+
+fn draws_nothing(glyph: &Glyph<'_>) -> bool {
+    matches!(glyph, Glyph::Outline(outline) if outline.outline().is_empty())
 }
 
 impl<'a> DocumentFont<'a> {

@@ -18,6 +18,10 @@ use crate::document::extract::layout::{Glyph, UNKNOWN};
 
 /// Largest number of glyphs of one page.
 pub const MAX_PAGE_GLYPHS: usize = 400_000;
+/// Smallest width of a line that can carry a letter, points.
+const MIN_STROKE: f64 = 3.0;
+/// Largest number of lines of one shape that are remembered.
+const MAX_STROKES: usize = 64;
 /// Glyph units per em.
 const EM_UNITS: f64 = 1000.0;
 
@@ -121,6 +125,19 @@ impl<'a> PageReader<'_, 'a> {
         }
     }
 
+    /// Remembers the lines of a shape that are wide enough to carry a letter.
+    fn stroke(&mut self, shape: &impl Shape, transform: Affine, mode: &DrawMode) {
+        let (DrawMode::Stroke(props) | DrawMode::FillAndStroke(_, props)) = mode else { return };
+        let half = f64::from(props.line_width) / 2.0 * transform.determinant().abs().sqrt();
+        if half < MIN_STROKE / 2.0 {
+            return;
+        }
+        for segment in shape.path_segments(0.1).take(MAX_STROKES) {
+            let area = transform.transform_rect_bbox(segment.bounding_box()).inflate(half, half);
+            self.visibility.paint(area, None, self.glyphs.len());
+        }
+    }
+
     /// Lists the fonts of a form that is drawn next.
     pub fn visit_form(&mut self, form: &Stream<'a>) {
         self.fonts.visit_form(form, 0);
@@ -195,6 +212,7 @@ fn color(paint: &Paint<'_>) -> Color {
 
 impl<'a> Device<'a> for PageReader<'_, 'a> {
     fn draw_path(&mut self, path: &BezPath, props: DrawProps<'a>, mode: &DrawMode) {
+        self.stroke(path, props.transform, mode);
         if matches!(mode, DrawMode::Fill(_) | DrawMode::FillAndStroke(..)) {
             // Its shape is not known, so a letter on it counts as seen.
             self.visibility.paint(props.transform.transform_rect_bbox(path.bounding_box()), None, self.glyphs.len());
@@ -202,6 +220,7 @@ impl<'a> Device<'a> for PageReader<'_, 'a> {
     }
 
     fn draw_rect(&mut self, rect: &Rect, props: DrawProps<'a>, mode: &DrawMode) {
+        self.stroke(rect, props.transform, mode);
         if matches!(mode, DrawMode::Fill(_) | DrawMode::FillAndStroke(..)) {
             let is_flat = props.soft_mask.is_none() && props.blend_mode == BlendMode::Normal;
             let [_, b, c, ..] = props.transform.as_coeffs();

@@ -24,6 +24,11 @@ pub fn is_private(c: char) -> bool {
     matches!(c, '\u{E000}'..='\u{F8FF}' | '\u{F0000}'..='\u{FFFFD}' | '\u{100000}'..='\u{10FFFD}' | '\u{FFFD}')
 }
 
+/// True if a character cannot be a letter that is read: a private one or a control character.
+pub fn is_unknown(c: char) -> bool {
+    is_private(c) || c.is_control()
+}
+
 /// Sign of a private character in a font of this name.
 pub fn sign(c: char, font: Option<&str>) -> Option<char> {
     adobe_sign(c).or_else(|| font_sign(c, font))

@@ -1,6 +1,6 @@
 //! ToUnicode tables, read as far as they can be read: a stray bracket or an open dictionary costs nothing but itself.
 //!
-//! Source: ISO 32000-2, 9.10.3; Adobe Technical Note 5014.
+//! Source: ISO 32000-2, 9.10.3; Adobe Technical Notes 5014 and 5411, by which a text may be the name of a glyph.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +31,11 @@ impl ToUnicode {
                 Token::Word(word) if word.starts_with(b"end") || word.starts_with(b"begin") => {
                     table.flush(&mut operands);
                     section = Section::None;
+                }
+                Token::Word([b'/', name @ ..]) if !matches!(section, Section::None) => {
+                    let text = name_text(name).unwrap_or_default();
+                    operands.push(Operand::Bytes(text.encode_utf16().flat_map(u16::to_be_bytes).collect()));
+                    table.take(&section, &mut operands);
                 }
                 Token::Word(_) => {}
                 Token::Open => {
@@ -121,6 +126,16 @@ fn text_of(units: &[u16], distance: u32) -> Option<String> {
     let (last, head) = units.split_last()?;
     let unit = last.checked_add(u16::try_from(distance).ok()?)?;
     String::from_utf16(&[head, &[unit]].concat()).ok()
+}
+
+/// Letter of a glyph's name if the name has it: `A`, `uni0041`. Other names are left to the font.
+fn name_text(name: &[u8]) -> Option<String> {
+    let name = str::from_utf8(name).ok()?;
+    let letter = match name.strip_prefix("uni").filter(|digits| digits.len() == 4) {
+        Some(digits) => char::from_u32(u32::from_str_radix(digits, 16).ok()?)?,
+        None => name.parse().ok().filter(char::is_ascii_alphabetic)?,
+    };
+    Some(letter.to_string())
 }
 
 enum Section {
@@ -242,6 +257,12 @@ mod tests {
             3 beginbfrange <10> <12> <0061> <0020><0021>[<0058> <D83DDE00>] <30> <30> <31> endbfrange endcmap";
         assert_eq!(text(table, &[1, 2, 0x11, 0x20, 0x21, 0x30]), some(&["A", "ff", "b", "X", "\u{1F600}", "1"]));
         assert_eq!(text(table, &[3, 0x13]), [None, None]);
+    }
+
+    #[test]
+    fn names_of_glyphs_are_texts() {
+        let table = "3 beginbfchar <01> /A <02> /period <03> /uni00E9 endbfchar 1 beginbfrange <10> <11> [/a /period] endbfrange";
+        assert_eq!(text(table, &[1, 2, 3, 0x10, 0x11]), some(&["A", "", "é", "a", ""]));
     }
 
     #[test]
