@@ -62,6 +62,7 @@ fn answers_beside_the_main_text_are_kept() {
 fn xhtml_pages_are_read_by_the_rules_of_xml() {
     let html = "<?xml version='1.0'?><html xmlns='http://www.w3.org/1999/xhtml'><head><title/></head><body><p>One<a id='x'/> two.</p></body></html>";
     assert_eq!(text(html), "One two.");
+    assert_eq!(text(html.trim_start_matches("<?xml version='1.0'?>")), "One two.", "the namespace declares it too");
 }
 
 #[test]

@@ -19,6 +19,8 @@ const ORDINALS: [&str; 22] = [
 pub enum Script {
     /// superscript
     Raised,
+    /// exponent in a formula, which is no mark of a note
+    Exponent,
     /// mark of a note
     Note,
     /// subscript
@@ -34,6 +36,7 @@ pub fn written(script: Script, before: &str, content: &str) -> String {
     match script {
         Script::Note => in_brackets(content),
         Script::Raised => raised(before, content),
+        Script::Exponent => with_sign('^', content),
         Script::Lowered => lowered(before, content),
     }
 }
