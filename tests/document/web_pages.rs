@@ -96,3 +96,29 @@ fn saved_pages_are_read_as_pages() {
         assert_eq!(document.text, "It cost \u{2014} of oak and stone.", "{transfer}");
     }
 }
+
+#[test]
+fn saved_pages_begin_with_the_part_that_they_name() {
+    let part = |id: &str, body: &str| format!("--b\r\nContent-Type: text/html\r\nContent-ID: <{id}>\r\n\r\n{body}\r\n");
+    let message = format!(
+        "MIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=\"b\"; start=\"<root>\"\r\n\r\n{}{}--b--\r\n",
+        part("ad", "<p>Buy now.</p>"),
+        part("root", "<p>It was built of oak.</p>")
+    );
+    assert_eq!(read("a.mht", message.as_bytes()).unwrap_or_else(|error| panic!("{error}")).text, "It was built of oak.");
+}
+
+#[test]
+fn long_cells_and_names_that_only_sound_like_side_matter_are_kept() {
+    let long = "<p>The gate is to be shut at dusk, and whoever shuts it hangs the key on the nail beside the door.</p>".repeat(5);
+    let table = format!(
+        "<table><tr><th>No<th>Rule<th>Who<tr><td>R1<td>Short.<td>Anna<tr><td>R2<td>{long}<td>Jo<tr><td>R3<td>Last.<td>Eve</table>"
+    );
+    let text = text(&format!("<title>Rules</title><h1>Rules</h1>{table}"));
+    assert!(text.contains("R1\tShort.\tAnna\nR2\tThe gate") && text.ends_with("\tJo\nR3\tLast.\tEve"), "{text}");
+    let page = page(
+        "<section id=social-security><p>The widow receives nine guilders.</section><section class=commentary><p>The clerk remarks.</section>",
+    );
+    let text = read("a.html", page.as_bytes()).unwrap().text;
+    assert!(text.contains("nine guilders") && text.contains("The clerk remarks"), "{text}");
+}

@@ -174,11 +174,12 @@ impl<'a> Layout<'a> {
             "li" => self.item(&node),
             "table" | "thead" | "tbody" | "tfoot" | "tr" | "td" | "th" => self.open_table_part(&name, &node),
             "dt" | "dd" | "option" | "hr" | "text" => self.block(&node, Gap::Line),
-            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "p" => self.heading_or_paragraph(&node),
-            "pre" | "listing" | "xmp" | "div" | "section" | "article" | "aside" | "header" | "footer" | "main" | "nav"
-            | "blockquote" | "dl" | "figure" | "figcaption" | "caption" | "address" | "form" | "fieldset" | "details"
-            | "summary" | "center" | "body" | "html" | "dialog" | "search" | "hgroup" | "legend" | "level1" | "level2"
-            | "level3" => self.block(&node, Gap::Paragraph),
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "p" | "div" => self.heading_or_paragraph(&node),
+            "pre" | "listing" | "xmp" | "section" | "article" | "aside" | "header" | "footer" | "main" | "nav" | "blockquote"
+            | "dl" | "figure" | "figcaption" | "caption" | "address" | "form" | "fieldset" | "details" | "summary" | "center"
+            | "body" | "html" | "dialog" | "search" | "hgroup" | "legend" | "level1" | "level2" | "level3" => {
+                self.block(&node, Gap::Paragraph)
+            }
             "q" => {
                 self.steps.push(Step::Text("\u{201D}"));
                 self.push_children(&node);
@@ -217,7 +218,9 @@ impl<'a> Layout<'a> {
     }
 
     fn heading_or_paragraph(&mut self, node: &NodeRef<'a>) {
-        match short_text(node, MAX_SPACED_CHARS).and_then(|text| spacing::joined(&text)) {
+        let is_prose = node.has_name("p") || node.has_name("div");
+        let min_letters = if is_prose { spacing::MIN_PROSE_LETTERS } else { spacing::MIN_LETTERS };
+        match short_text(node, MAX_SPACED_CHARS).and_then(|text| spacing::joined_if(&text, min_letters)) {
             Some(text) => {
                 self.flow().end(Gap::Paragraph);
                 self.flow().verbatim(&text);
