@@ -122,3 +122,11 @@ fn long_cells_and_names_that_only_sound_like_side_matter_are_kept() {
     let text = read("a.html", page.as_bytes()).unwrap().text;
     assert!(text.contains("nine guilders") && text.contains("The clerk remarks"), "{text}");
 }
+
+#[test]
+fn articles_side_by_side_are_one_text() {
+    let parts = "<article><h2>First</h2><p>Short one.</p></article>";
+    let page = page("").replace("<main>", &format!("<main>{parts}<article>")).replace("</main>", "</article></main>");
+    let text = text(&page);
+    assert!(text.contains("First\n\nShort one.") && !text.contains("Brooks"), "{text}");
+}

@@ -36,7 +36,7 @@ pub fn extract(bytes: &[u8], progress: ReportProgress<'_>) -> Result<Extracted, 
     }
     let titles = package.titles(&mut archive)?;
     let (mut parts, mut limit, mut n_bad_letters) = (Vec::new(), TextLimit::default(), 0);
-    let mut n_missing = package.n_unknown;
+    let (mut n_missing, mut styles) = (package.n_unknown, HashMap::new());
     for (i, path) in package.spine.iter().enumerate() {
         progress(i, package.spine.len());
         let Some(content) = text_at(&mut archive, path)? else {
@@ -45,6 +45,7 @@ pub fn extract(bytes: &[u8], progress: ReportProgress<'_>) -> Result<Extracted, 
         };
         n_bad_letters += content.n_bad_bytes;
         let dom = chapter_dom(&content.text);
+        add_styles(&dom, path, &mut archive, &mut styles)?;
         let text = text_of(&dom);
         limit.add(&text)?;
         if !text.is_empty() {
@@ -60,6 +61,29 @@ pub fn extract(bytes: &[u8], progress: ReportProgress<'_>) -> Result<Extracted, 
         notices.push(format!("{n_bad_letters} damaged letter(s) are shown as \u{FFFD}."));
     }
     Ok(Extracted { parts, is_paged: false, notes: one_notice(notices) })
+}
+
+/// Puts the style sheets that a chapter links to into it; `styles` has those that were read, by path.
+fn add_styles(
+    dom: &Dom,
+    path: &str,
+    archive: &mut Archive<'_>,
+    styles: &mut HashMap<String, String>,
+) -> Result<(), ExtractError> {
+    for link in dom.select("link[rel~=stylesheet][href]").nodes() {
+        let file = file_at(archive, path, &link.attr_or("href", ""));
+        if !styles.contains_key(&file) {
+            let css = text_at(archive, &file)?.map(|css| css.text).unwrap_or_default();
+            styles.insert(file.clone(), css);
+        }
+        if let Some(css) = styles.get(&file).filter(|css| !css.is_empty()) {
+            let style = dom.tree.new_element("style");
+            let text = dom.tree.new_text(css.as_str());
+            dom.tree.append_child_of(&style.id, &text.id);
+            dom.tree.append_child_of(&link.id, &style.id);
+        }
+    }
+    Ok(())
 }
 
 /// First heading of a chapter.

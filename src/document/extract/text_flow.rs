@@ -110,6 +110,11 @@ impl Flow {
         self.gap = self.gap.max(gap);
     }
 
+    /// Keeps a digit at the end apart from the next one.
+    pub fn part_digits(&mut self) {
+        self.is_apart = self.gap == Gap::None && self.out.ends_with(|c: char| c.is_ascii_digit());
+    }
+
     /// Ends a line; a second call in a row ends the paragraph.
     pub fn line_break(&mut self) {
         if self.is_preformatted {

@@ -16,6 +16,7 @@ use super::super::text_flow::{Flow, Gap};
 use super::inline::{is_copy_of_formula, is_note, refers_to_note, script_of_style, short_text};
 use super::lists::List;
 use super::spacing;
+use super::style_sheet::StyleSheet;
 use super::visibility::{Opened, is_heading_button};
 
 /// Most tables and readings in one another; deeper ones are read as plain blocks.
@@ -48,6 +49,7 @@ enum End {
     Preformatted,
     Script(Script),
     Operand,
+    Struck,
     List,
     Reading,
     Ruby,
@@ -74,6 +76,7 @@ struct Layout<'a> {
     dom: &'a Dom,
     skipped: &'a HashSet<NodeId>,
     opened: Opened,
+    styles: StyleSheet,
     has_shadows: bool,
     steps: Vec<Step<'a>>,
     base: Flow,
@@ -96,6 +99,7 @@ pub fn text_within<'a>(dom: &'a Dom, root: NodeRef<'a>, skipped: &'a HashSet<Nod
         dom,
         skipped,
         opened: Opened::of(dom),
+        styles: StyleSheet::of(dom),
         has_shadows: !dom.select("template[shadowrootmode], template[shadowroot], template[shadowmode]").is_empty(),
         steps: vec![Step::Open(root)],
         base: Flow::default(),
@@ -150,7 +154,7 @@ impl<'a> Layout<'a> {
     }
 
     fn open(&mut self, node: NodeRef<'a>) {
-        if self.skipped.contains(&node.id) || self.opened.hides(&node) {
+        if self.skipped.contains(&node.id) || self.opened.hides(&node, &self.styles) {
             return;
         }
         let name = node.node_name().unwrap_or_default();
@@ -168,7 +172,7 @@ impl<'a> Layout<'a> {
             "ol" | "ul" | "menu" | "dir" => {
                 let gap = self.list_gap();
                 self.flow().end(gap);
-                self.lists.push(List::of(&node));
+                self.lists.push(List::of(&node, &self.styles));
                 self.enter(&node, End::List);
             }
             "li" => self.item(&node),
@@ -185,6 +189,7 @@ impl<'a> Layout<'a> {
                 self.push_children(&node);
                 self.steps.push(Step::Text("\u{201C}"));
             }
+            "del" | "s" | "strike" => self.enter(&node, End::Struck),
             "slot" => self.slot(&node),
             "sup" => self.script(if is_note(&node) { Script::Note } else { Script::Raised }, &node),
             "sub" => self.script(Script::Lowered, &node),
@@ -198,11 +203,17 @@ impl<'a> Layout<'a> {
                 self.enter(&node, End::Reading);
             }
             "span" if is_copy_of_formula(&node) => {}
-            name => match script_of_style(&node) {
+            name => match script_of_style(&node, &self.styles) {
                 Some(script) => self.script(script, &node),
+                None if self.is_block_by_style(&node) => self.block(&node, Gap::Line),
                 None => self.formula(name, &node),
             },
         }
+    }
+
+    fn is_block_by_style(&self, node: &NodeRef<'_>) -> bool {
+        let display = self.styles.value(node, "display");
+        display.is_some_and(|display| matches!(display.as_str(), "block" | "flex" | "grid" | "table" | "list-item"))
     }
 
     /// Gap around a list, which is smaller inside of another.
@@ -212,7 +223,7 @@ impl<'a> Layout<'a> {
 
     fn item(&mut self, node: &NodeRef<'a>) {
         let depth = self.lists.len();
-        let mark = self.lists.last_mut().map_or_else(|| "- ".to_owned(), |list| list.mark(node, depth));
+        let mark = self.lists.last_mut().map_or_else(|| "- ".to_owned(), |list| list.mark(node, depth, &self.styles));
         self.flow().open_item(mark);
         self.enter(node, End::Item);
     }
@@ -351,6 +362,7 @@ impl<'a> Layout<'a> {
                 self.flow().verbatim(text.trim_matches('\n'));
                 self.flow().end(Gap::Paragraph);
             }
+            End::Struck => self.flow().part_digits(),
             End::Script(script) => self.end_script(script),
             End::Operand => {
                 let text = self.flows.pop().unwrap_or_default().finish();

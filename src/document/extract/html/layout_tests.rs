@@ -58,6 +58,7 @@ fn scripts_readings_and_formulas_stand_apart() {
         ("<ruby>北京 <rt>Běi</rt><rt>jīng</rt></ruby> is", "北京 (Běi jīng) is"),
         ("10<span style='font-size:70%; vertical-align: super'>6</span>", "10^6"),
         ("<math><msup><mi>x</mi><mn>2</mn></msup><mo>+</mo><mfrac><mn>1</mn><mn>2</mn></mfrac></math>", "x^2+1/2"),
+        ("It costs <del>19</del><ins>12</ins> guilders, <s>30</s>25.", "It costs 19 12 guilders, 30 25."),
         ("He said <q>no</q>.", "He said \u{201C}no\u{201D}."),
         ("<h1>C H A P T E R &nbsp; O N E</h1><p>A B C D</p>", "CHAPTER ONE\n\nA B C D"),
     ] {
@@ -109,4 +110,20 @@ fn shadow_trees_show_their_slots() {
     let html = "<my-note><template shadowmode=open><style>p{}</style><p>In. <slot name=x>none</slot></p><slot></slot>\
         <slot name=y>else</slot></template><b slot=x>X</b><p>Light <slot>inner</slot></p></my-note><template>no</template>end";
     assert_eq!(text(html), "In. X\n\nLight inner\n\nelseend");
+}
+
+#[test]
+fn style_sheets_of_the_page_hide_raise_and_separate() {
+    let html = "<style>.gone{display:none} #x{visibility:hidden} .up{vertical-align:super} .roman{list-style-type:upper-roman}</style>\
+        <p class=gone>no</p><p>10<span class=up>6</span> <b style='display:block'>One</b><b style='display: block'>Two</b></p>\
+        <div id=x>no</div><ol class=roman><li>a</ol><p>Its energy is <span><span style='display:none'><math><mi>E</mi></math></span><img></span>.</p>";
+    assert_eq!(text(html), "10^6\nOne\nTwo\n\nI. a\n\nIts energy is E.");
+}
+
+#[test]
+fn panels_that_something_on_the_page_opens_are_read() {
+    let html = "<style>.panel{display:none}</style><button class=accordion>Can it be seen?</button><div class=panel>No.</div>\
+        <h3 onclick=\"toggle('a1')\">When?</h3><div id=a1 style='display:none'>In May.</div><a href='#a2'>Who?</a><div id=a2 hidden>Eve.</div>\
+        <div role=button aria-expanded=false>Where?</div><div style='display:none'>Here.</div><button>Send</button>";
+    assert_eq!(text(html), "Can it be seen?\n\nNo.\n\nWhen?\n\nIn May.\n\nWho?\n\nEve.\n\nWhere?\n\nHere.");
 }

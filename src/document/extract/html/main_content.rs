@@ -62,6 +62,14 @@ pub fn of(dom: &Dom, whole: &str) -> Option<String> {
     // A table is content as a whole, and so is what stands beside it.
     let table = found_in.ancestors_it(None).chain([found_in]).filter(|node| node.has_name("table") && !is_layout(node)).last();
     let found_in = table.and_then(|table| table.parent()).unwrap_or(found_in);
+    // Articles side by side are parts of one text.
+    let is_part = |node: &NodeRef<'_>| {
+        let others =
+            node.parent().map_or(0, |parent| parent.element_children().iter().filter(|node| node.has_name("article")).count());
+        node.has_name("article") && others > 1
+    };
+    let part = found_in.ancestors_it(None).chain([found_in]).filter(is_part).last();
+    let found_in = part.and_then(|part| part.parent()).unwrap_or(found_in);
     let root = dom.body().unwrap_or(found_in);
     let found_root = found.root();
     let texts = found_root.descendants_it().filter(NodeRef::is_text).map(|node| node.text().trim().to_owned());

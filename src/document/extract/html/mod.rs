@@ -14,6 +14,7 @@ mod lists;
 mod main_content;
 mod mhtml;
 mod spacing;
+mod style_sheet;
 mod visibility;
 mod xhtml;
 
