@@ -81,6 +81,8 @@ fn chapters_are_found_however_their_address_is_written() {
         ("OPS/text/Kapitel_a\u{308}.xhtml", "text/Kapitel_%C3%A4.xhtml"),
         ("OPS\\text\\one.xhtml", "text/one.xhtml"),
         ("OPS/text/one.xhtml", "text//one.xhtml?x=1"),
+        ("OPS/text/one.xhtml", "/text/one.xhtml"),
+        ("OPS/text/M\u{FC}hle.xhtml", "text/M%FChle.xhtml"),
     ] {
         let document =
             read("a.epub", &book(&[(name, b"<p>Words.</p>")], &[address])).unwrap_or_else(|error| panic!("{address}: {error}"));
@@ -109,4 +111,22 @@ fn titles_of_an_older_table_of_contents_have_their_entities() {
 fn raised_numbers_and_readings_of_a_book_stand_apart() {
     let body = "<p>10<sup>6</sup> barrels in 1848<a epub:type='noteref' href='n.xhtml#n1'>3</a>, <ruby>水<rt>すい</rt>車<rt>しゃ</rt></ruby>を</p>";
     assert_eq!(text(&chapter("", body)), "10^6 barrels in 1848[3], 水車（すいしゃ）を");
+}
+
+#[test]
+fn chapters_that_the_package_lacks_are_counted() {
+    let package = "<package><manifest><item id='c' href='one.xhtml' media-type='application/xhtml+xml'/></manifest>\
+                   <spine><itemref idref='c'/><itemref idref='gone'/></spine></package>";
+    let container = b"<container><rootfile full-path='book.pdf' media-type='application/pdf'/>\
+                      <rootfile full-path='b.opf' media-type='application/oebps-package+xml'/></container>"
+        .as_slice();
+    let files = [
+        ("META-INF/container.xml", container),
+        ("book.pdf", b"%PDF-1.4".as_slice()),
+        ("b.opf", package.as_bytes()),
+        ("one.xhtml", b"<p>Words.</p>"),
+    ];
+    let document = read("a.epub", &zip(&files)).unwrap();
+    assert_eq!(document.text, "Words.");
+    assert!(document.notes[0].contains("1 of 2 chapters are missing"), "{:?}", document.notes);
 }

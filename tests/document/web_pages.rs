@@ -62,6 +62,7 @@ fn answers_beside_the_main_text_are_kept() {
 fn xhtml_pages_are_read_by_the_rules_of_xml() {
     let html = "<?xml version='1.0'?><html xmlns='http://www.w3.org/1999/xhtml'><head><title/></head><body><p>One<a id='x'/> two.</p></body></html>";
     assert_eq!(text(html), "One two.");
+    assert_eq!(text(html.trim_start_matches("<?xml version='1.0'?>")), "One two.", "the namespace declares it too");
 }
 
 #[test]
@@ -94,4 +95,38 @@ fn saved_pages_are_read_as_pages() {
         let document = read(name, &saved(content_type, transfer, body)).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(document.text, "It cost \u{2014} of oak and stone.", "{transfer}");
     }
+}
+
+#[test]
+fn saved_pages_begin_with_the_part_that_they_name() {
+    let part = |id: &str, body: &str| format!("--b\r\nContent-Type: text/html\r\nContent-ID: <{id}>\r\n\r\n{body}\r\n");
+    let message = format!(
+        "MIME-Version: 1.0\r\nContent-Type: multipart/related; boundary=\"b\"; start=\"<root>\"\r\n\r\n{}{}--b--\r\n",
+        part("ad", "<p>Buy now.</p>"),
+        part("root", "<p>It was built of oak.</p>")
+    );
+    assert_eq!(read("a.mht", message.as_bytes()).unwrap_or_else(|error| panic!("{error}")).text, "It was built of oak.");
+}
+
+#[test]
+fn long_cells_and_names_that_only_sound_like_side_matter_are_kept() {
+    let long = "<p>The gate is to be shut at dusk, and whoever shuts it hangs the key on the nail beside the door.</p>".repeat(5);
+    let table = format!(
+        "<table><tr><th>No<th>Rule<th>Who<tr><td>R1<td>Short.<td>Anna<tr><td>R2<td>{long}<td>Jo<tr><td>R3<td>Last.<td>Eve</table>"
+    );
+    let text = text(&format!("<title>Rules</title><h1>Rules</h1>{table}"));
+    assert!(text.contains("R1\tShort.\tAnna\nR2\tThe gate") && text.ends_with("\tJo\nR3\tLast.\tEve"), "{text}");
+    let page = page(
+        "<section id=social-security><p>The widow receives nine guilders.</section><section class=commentary><p>The clerk remarks.</section>",
+    );
+    let text = read("a.html", page.as_bytes()).unwrap().text;
+    assert!(text.contains("nine guilders") && text.contains("The clerk remarks"), "{text}");
+}
+
+#[test]
+fn articles_side_by_side_are_one_text() {
+    let parts = "<article><h2>First</h2><p>Short one.</p></article>";
+    let page = page("").replace("<main>", &format!("<main>{parts}<article>")).replace("</main>", "</article></main>");
+    let text = text(&page);
+    assert!(text.contains("First\n\nShort one.") && !text.contains("Brooks"), "{text}");
 }

@@ -35,7 +35,8 @@ pub fn extract(bytes: &[u8], progress: ReportProgress<'_>) -> Result<Extracted, 
         return Err(ExtractError::Protected { how: "by digital rights management".into() });
     }
     let titles = package.titles(&mut archive)?;
-    let (mut parts, mut limit, mut n_missing, mut n_bad_letters) = (Vec::new(), TextLimit::default(), 0, 0);
+    let (mut parts, mut limit, mut n_bad_letters) = (Vec::new(), TextLimit::default(), 0);
+    let (mut n_missing, mut styles) = (package.n_unknown, HashMap::new());
     for (i, path) in package.spine.iter().enumerate() {
         progress(i, package.spine.len());
         let Some(content) = text_at(&mut archive, path)? else {
@@ -44,6 +45,7 @@ pub fn extract(bytes: &[u8], progress: ReportProgress<'_>) -> Result<Extracted, 
         };
         n_bad_letters += content.n_bad_bytes;
         let dom = chapter_dom(&content.text);
+        add_styles(&dom, path, &mut archive, &mut styles)?;
         let text = text_of(&dom);
         limit.add(&text)?;
         if !text.is_empty() {
@@ -52,12 +54,36 @@ pub fn extract(bytes: &[u8], progress: ReportProgress<'_>) -> Result<Extracted, 
     }
     let mut notices = package.notices;
     if n_missing > 0 {
-        notices.push(format!("{n_missing} of {} chapters are missing from the file or cannot be read.", package.spine.len()));
+        let n_chapters = package.spine.len() + package.n_unknown;
+        notices.push(format!("{n_missing} of {n_chapters} chapters are missing from the file or cannot be read."));
     }
     if n_bad_letters > 0 {
         notices.push(format!("{n_bad_letters} damaged letter(s) are shown as \u{FFFD}."));
     }
     Ok(Extracted { parts, is_paged: false, notes: one_notice(notices) })
+}
+
+/// Puts the style sheets that a chapter links to into it; `styles` has those that were read, by path.
+fn add_styles(
+    dom: &Dom,
+    path: &str,
+    archive: &mut Archive<'_>,
+    styles: &mut HashMap<String, String>,
+) -> Result<(), ExtractError> {
+    for link in dom.select("link[rel~=stylesheet][href]").nodes() {
+        let file = file_at(archive, path, &link.attr_or("href", ""));
+        if !styles.contains_key(&file) {
+            let css = text_at(archive, &file)?.map(|css| css.text).unwrap_or_default();
+            styles.insert(file.clone(), css);
+        }
+        if let Some(css) = styles.get(&file).filter(|css| !css.is_empty()) {
+            let style = dom.tree.new_element("style");
+            let text = dom.tree.new_text(css.as_str());
+            dom.tree.append_child_of(&style.id, &text.id);
+            dom.tree.append_child_of(&link.id, &style.id);
+        }
+    }
+    Ok(())
 }
 
 /// First heading of a chapter.
@@ -72,6 +98,8 @@ fn heading(dom: &Dom) -> Option<String> {
 struct Package {
     /// paths of the chapters in the archive
     spine: Vec<String>,
+    /// number of chapters that the spine names but the package does not have
+    n_unknown: usize,
     nav: Option<String>,
     ncx: Option<String>,
     notices: Vec<String>,
@@ -107,6 +135,7 @@ impl Package {
         })?;
         package.ncx = package.ncx.or_else(|| manifest.get(&toc?).cloned());
         let mut seen = HashSet::new();
+        package.n_unknown = ids.iter().filter(|id| !manifest.contains_key(*id)).count();
         let files = ids.iter().filter_map(|id| manifest.get(id));
         package.spine = files.filter(|file| seen.insert((*file).clone())).cloned().collect();
         if package.spine.is_empty() && !documents.is_empty() {
@@ -121,16 +150,19 @@ impl Package {
 
     /// Path of the package: the one that the container names, or the first one that there is.
     fn path(archive: &mut Archive<'_>) -> Result<String, ExtractError> {
-        let mut rootfile = None;
+        let mut rootfiles = Vec::new();
         if let Some(container) = text_at(archive, CONTAINER)? {
             elements(&container.text, |name, element| {
-                if name == b"rootfile" && rootfile.is_none() {
-                    rootfile = attribute(element, b"full-path");
+                if name == b"rootfile" {
+                    let is_package = attribute(element, b"media-type").is_none_or(|kind| kind.contains("oebps-package"));
+                    rootfiles.extend(attribute(element, b"full-path").map(|path| (is_package, path)));
                 }
             })?;
         }
+        // A book may have other forms of itself, such as a PDF.
+        let rootfile = rootfiles.iter().find(|(is_package, _)| *is_package).or(rootfiles.first()).map(|(_, path)| path.clone());
         let named = rootfile.as_ref().and_then(|path| archive.find(&resolve("", path)));
-        let any = || archive.names().find(|name| name.to_ascii_lowercase().ends_with(".opf"));
+        let any = || archive.names().filter(|name| name.to_ascii_lowercase().ends_with(".opf")).min();
         let found = named.or_else(any).map(str::to_owned).or(rootfile);
         found.ok_or_else(|| ExtractError::corrupt("its container has no package"))
     }
@@ -212,7 +244,9 @@ fn text_at(archive: &mut Archive<'_>, path: &str) -> Result<Option<Decoded>, Ext
 fn file_at(archive: &Archive<'_>, from: &str, href: &str) -> String {
     let path = resolve(from, href);
     let without_query = || path.split('?').next().and_then(|path| archive.find(path));
-    archive.find(&path).or_else(without_query).map_or_else(|| path.clone(), str::to_owned)
+    // Some programs write addresses of their own folder with a slash in front.
+    let in_folder = || archive.find(&resolve(from, href.strip_prefix('/')?));
+    archive.find(&path).or_else(without_query).or_else(in_folder).map_or_else(|| path.clone(), str::to_owned)
 }
 
 #[cfg(test)]

@@ -14,11 +14,16 @@ const ORDINALS: [&str; 22] = [
     "st", "nd", "rd", "th", "er", "re", "e", "ère", "ers", "ème", "a", "o", "ª", "º", "de", "ste", "TM", "SM", "®", "™", "©", "℠",
 ];
 
+/// Units of length that have squares and cubes, in the singular.
+const LENGTHS: [&str; 8] = ["mile", "inch", "inche", "feet", "yard", "metre", "meter", "kilometre"];
+
 /// Position of a text relative to its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Script {
     /// superscript
     Raised,
+    /// exponent in a formula, which is no mark of a note
+    Exponent,
     /// mark of a note
     Note,
     /// subscript
@@ -34,6 +39,7 @@ pub fn written(script: Script, before: &str, content: &str) -> String {
     match script {
         Script::Note => in_brackets(content),
         Script::Raised => raised(before, content),
+        Script::Exponent => with_sign('^', content),
         Script::Lowered => lowered(before, content),
     }
 }
@@ -68,7 +74,9 @@ fn raised(before: &str, content: &str) -> String {
     let n_letters = before.chars().rev().take_while(|c| c.is_alphabetic()).count();
     let ends_word =
         n_letters >= NOTED_WORD_CHARS || previous.is_some_and(|c| matches!(c, '\u{3040}'..='\u{9FFF}' | '\u{AC00}'..='\u{D7A3}'));
-    if is_number && (previous.is_some_and(ends_sentence) || ends_word) {
+    let word = before.rsplit(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    let is_power = LENGTHS.contains(&word.trim_end_matches('s')) && matches!(content, "2" | "3");
+    if is_number && !is_power && (previous.is_some_and(ends_sentence) || ends_word) {
         return in_brackets(content);
     }
     with_sign('^', content)
@@ -117,6 +125,7 @@ mod tests {
             ("Ca", "2+", "^2+"),
             ("(a + b)", "2", "^2"),
             ("as the clerk wrote", "4", "[4]"),
+            ("40 miles", "2", "^2"),
             ("It ended.", "12", "[12]"),
             ("水車", "1", "[1]"),
             ("word", "*", "[*]"),

@@ -3,11 +3,12 @@
 //! ```text
 //! cells: text, columns, rows ──► Rows ──► "Jorg\t\tmiller\t41"        many columns: "Name: Jorg\t\tTrade: miller\t…"
 //! ```
-//! Invariant: a cell stands in the same column of every row. Limits: [`MAX_SPAN`].
+//! Invariants: 1. A cell stands in the same column of every row. 2. A cell covers no row of another group.
+//! Limits: [`MAX_SPAN`].
 
 use super::text_flow::{Flow, Gap};
 
-/// Most columns or rows that one cell may cover.
+/// Most columns that one cell may cover.
 const MAX_SPAN: usize = 64;
 /// Most columns whose meaning a reader finds by counting; in wider tables each cell has its header.
 const MAX_PLAIN_COLUMNS: usize = 8;
@@ -30,6 +31,8 @@ pub struct Cell {
 /// Rows of a table so far.
 #[derive(Debug, Default)]
 pub struct Rows {
+    /// rows that are not written yet, each with true for the last one of a group
+    rows: Vec<(Vec<Cell>, bool)>,
     headers: Vec<String>,
     /// rows that a cell above still covers, by column
     covered: Vec<usize>,
@@ -37,17 +40,38 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Appends a row to the text.
-    pub fn add(&mut self, cells: Vec<Cell>, flow: &mut Flow) {
-        if let [cell] = cells.as_slice()
-            && self.covered.iter().all(|rows| *rows == 0)
-        {
-            self.has_body |= !cell.is_header;
-            let gap = if cell.text.contains('\n') { Gap::Paragraph } else { Gap::Line };
-            return write(flow, gap, &cell.text);
+    /// Appends a row.
+    pub fn add(&mut self, cells: Vec<Cell>) {
+        self.rows.push((cells, false));
+    }
+
+    /// Ends a group of rows, which no cell of it reaches beyond.
+    pub fn end_group(&mut self) {
+        self.rows.last_mut().into_iter().for_each(|(_, is_last)| *is_last = true);
+    }
+
+    /// Writes the rows that were appended since the last call.
+    pub fn write(&mut self, flow: &mut Flow) {
+        let rows = std::mem::take(&mut self.rows);
+        let is_layout = is_layout(&rows);
+        for (cells, is_last) in rows {
+            self.write_row(cells, is_layout, flow);
+            if is_last {
+                self.covered.clear();
+            }
         }
-        if cells.iter().any(|cell| is_layout(&cell.text)) {
-            cells.iter().for_each(|cell| write(flow, Gap::Paragraph, &cell.text));
+    }
+
+    fn write_row(&mut self, cells: Vec<Cell>, is_layout: bool, flow: &mut Flow) {
+        let is_title = cells.len() == 1 && self.covered.iter().all(|rows| *rows == 0);
+        let has_blocks = cells.iter().any(|cell| has_table(&cell.text) || (is_layout && is_prose(&cell.text)));
+        if is_title || has_blocks {
+            self.has_body |= cells.iter().any(|cell| !cell.is_header);
+            for cell in &cells {
+                let gap = if has_blocks || cell.text.contains('\n') { Gap::Paragraph } else { Gap::Line };
+                write(flow, gap, &cell.text);
+            }
+            self.columns(cells, false);
             return;
         }
         let is_header = !self.has_body && !cells.is_empty() && cells.iter().all(|cell| cell.is_header || cell.text.is_empty());
@@ -68,7 +92,9 @@ impl Rows {
     fn columns(&mut self, cells: Vec<Cell>, is_header: bool) -> Vec<String> {
         let mut columns = Vec::new();
         for cell in cells {
-            self.skip_covered(&mut columns);
+            while self.is_covered(columns.len()) {
+                columns.push(String::new());
+            }
             let text = cell.text.split_whitespace().collect::<Vec<_>>().join(" ");
             for i in 0..cell.n_columns.clamp(1, MAX_SPAN) {
                 let at = columns.len();
@@ -81,27 +107,40 @@ impl Rows {
                 }
                 self.covered.resize(self.covered.len().max(at + 1), 0);
                 if let Some(rows) = self.covered.get_mut(at) {
-                    *rows = cell.n_rows.clamp(1, MAX_SPAN) - 1;
+                    *rows = cell.n_rows.max(1) - 1;
                 }
                 columns.push(if i == 0 { text.clone() } else { String::new() });
             }
         }
-        self.skip_covered(&mut columns);
+        for at in columns.len()..self.covered.len() {
+            if self.is_covered(at) {
+                columns.resize(at + 1, String::new());
+            }
+        }
         columns
     }
 
-    /// Leaves the places of cells above, which reach down to this row, empty.
-    fn skip_covered(&mut self, columns: &mut Vec<String>) {
-        while let Some(rows) = self.covered.get_mut(columns.len()).filter(|rows| **rows > 0) {
-            *rows -= 1;
-            columns.push(String::new());
-        }
+    /// True if a cell above reaches down to this place, of which one row is done with that.
+    fn is_covered(&mut self, column: usize) -> bool {
+        let rows = self.covered.get_mut(column).filter(|rows| **rows > 0);
+        rows.map(|rows| *rows -= 1).is_some()
     }
 }
 
-/// True for the content of a page or another table, rather than of a cell.
-fn is_layout(text: &str) -> bool {
-    (text.len() >= PROSE_BYTES && text.contains("\n\n")) || (text.contains('\t') && text.contains('\n'))
+/// True for a page laid out as a table: it has no headers, and no rows of three cells but one.
+fn is_layout(rows: &[(Vec<Cell>, bool)]) -> bool {
+    let has_headers = rows.iter().any(|(cells, _)| cells.iter().any(|cell| cell.is_header));
+    !has_headers && rows.iter().filter(|(cells, _)| cells.len() > 2).count() < 2
+}
+
+/// True for the content of a page, rather than of a cell.
+fn is_prose(text: &str) -> bool {
+    text.len() >= PROSE_BYTES && text.contains("\n\n")
+}
+
+/// True for a text with another table in it.
+fn has_table(text: &str) -> bool {
+    text.contains('\t') && text.contains('\n')
 }
 
 fn write(flow: &mut Flow, gap: Gap, text: &str) {
@@ -122,7 +161,8 @@ mod tests {
 
     fn text(rows: Vec<Vec<Cell>>) -> String {
         let (mut flow, mut table) = (Flow::default(), Rows::default());
-        rows.into_iter().for_each(|row| table.add(row, &mut flow));
+        rows.into_iter().for_each(|row| table.add(row));
+        table.write(&mut flow);
         flow.finish()
     }
 
@@ -139,6 +179,27 @@ mod tests {
     }
 
     #[test]
+    fn merged_cells_end_with_their_group_and_no_row_forgets_them() {
+        let mut merged = cells(&["a", "b", "c"]);
+        merged[0].n_rows = usize::MAX;
+        merged[2].n_rows = 80;
+        let mut table = Rows::default();
+        table.add(merged);
+        table.add(cells(&["d"]));
+        (0..70).for_each(|_| table.add(cells(&["e"])));
+        table.end_group();
+        table.add(cells(&["f", "g"]));
+        let mut flow = Flow::default();
+        table.write(&mut flow);
+        let expected = format!("a\tb\tc\n\td\t\n{}f\tg", "\te\t\n".repeat(70));
+        assert_eq!(flow.finish(), expected);
+        let mut merged = cells(&["a", "b", "c", "d"]);
+        merged[0].n_rows = 2;
+        merged[3].n_rows = 3;
+        assert_eq!(text(vec![merged, cells(&["x"]), cells(&["y", "z"])]), "a\tb\tc\td\n\tx\t\t\ny\tz\t\t");
+    }
+
+    #[test]
     fn wide_tables_name_their_cells() {
         let names = ["n", "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug"];
         let header = cells(&names).into_iter().map(|cell| Cell { is_header: true, ..cell }).collect();
@@ -152,6 +213,9 @@ mod tests {
     fn pages_laid_out_as_a_table_keep_their_paragraphs() {
         let page = format!("{}\n\nend", "words ".repeat(100).trim());
         assert_eq!(text(vec![cells(&["menu", &page])]), format!("menu\n\n{page}"));
+        let rule = cells(&["R1", &page, "", "1651"]);
+        let rows = text(vec![rule, cells(&["R2", "short", "Eve", "1660"])]);
+        assert!(rows.starts_with("R1\twords") && rows.ends_with("end\t\t1651\nR2\tshort\tEve\t1660"), "{rows}");
         assert_eq!(text(vec![cells(&["a\n\nb"]), cells(&["c", "d\n\ne"])]), "a\n\nb\n\nc\td e");
     }
 }

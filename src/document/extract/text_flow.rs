@@ -29,14 +29,30 @@ pub enum Gap {
 pub struct Flow {
     out: String,
     gap: Gap,
-    mark: Option<String>,
+    /// marks of the open items that have no text yet, outermost first
+    marks: Vec<String>,
+    /// true if white space is kept
+    is_preformatted: bool,
     /// true after a raised or lowered digit, from which the next digit stays apart
     is_apart: bool,
 }
 
 impl Flow {
+    /// A flow that keeps all white space.
+    pub fn preformatted() -> Flow {
+        Flow { is_preformatted: true, ..Flow::default() }
+    }
+
     /// Appends text and collapses its white space.
     pub fn text(&mut self, text: &str) {
+        if self.is_preformatted {
+            // Line ends between blocks are the source's own.
+            let is_between = self.gap >= Gap::Line && text.trim().is_empty();
+            if !is_between {
+                self.verbatim(text);
+            }
+            return;
+        }
         if text.starts_with(char::is_whitespace) {
             self.end(Gap::Space);
         }
@@ -94,15 +110,35 @@ impl Flow {
         self.gap = self.gap.max(gap);
     }
 
+    /// Keeps a digit at the end apart from the next one.
+    pub fn part_digits(&mut self) {
+        self.is_apart = self.gap == Gap::None && self.out.ends_with(|c: char| c.is_ascii_digit());
+    }
+
     /// Ends a line; a second call in a row ends the paragraph.
     pub fn line_break(&mut self) {
+        if self.is_preformatted {
+            return self.verbatim("\n");
+        }
         self.gap = if self.gap >= Gap::Line { Gap::Paragraph } else { Gap::Line };
     }
 
     /// Sets a mark in front of the next text.
     pub fn item(&mut self, mark: impl Into<String>) {
         self.end(Gap::Line);
-        self.mark = Some(mark.into());
+        self.marks = vec![mark.into()];
+    }
+
+    /// Sets a mark in front of the next text, after those of the items around it that have no text yet.
+    pub fn open_item(&mut self, mark: String) {
+        self.end(Gap::Line);
+        self.marks.push(mark);
+    }
+
+    /// Ends an item: its mark is dropped if it has no text.
+    pub fn close_item(&mut self) {
+        self.marks.pop();
+        self.end(Gap::Line);
     }
 
     /// Takes the gap back that was requested before the next text.
@@ -127,7 +163,10 @@ impl Flow {
 
     fn separate(&mut self) {
         if !self.out.is_empty() {
+            let is_ended = self.is_preformatted && self.out.ends_with('\n');
             self.out.push_str(match std::mem::take(&mut self.gap) {
+                Gap::Line if is_ended => "",
+                Gap::Paragraph if is_ended => "\n",
                 Gap::None => "",
                 Gap::Space => " ",
                 Gap::Cell => "\t",
@@ -136,7 +175,9 @@ impl Flow {
             });
         }
         self.gap = Gap::None;
-        self.out.push_str(&self.mark.take().unwrap_or_default());
+        for (i, mark) in std::mem::take(&mut self.marks).iter().enumerate() {
+            self.out.push_str(if i == 0 { mark } else { mark.trim_start() });
+        }
     }
 }
 

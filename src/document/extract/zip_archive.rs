@@ -46,7 +46,9 @@ impl<'a> Archive<'a> {
         if let Some((name, _)) = self.files.get_key_value(path.trim_start_matches('/')) {
             return Some(name);
         }
-        let decoded = percent_decode_str(path).decode_utf8_lossy();
+        // Escapes are UTF-8, or Latin-1 as old programs write them.
+        let bytes: Vec<u8> = percent_decode_str(path).collect();
+        let decoded = String::from_utf8(bytes).unwrap_or_else(|e| e.into_bytes().into_iter().map(char::from).collect());
         let found = self.names.get(&folded(path)).or_else(|| self.names.get(&folded(&decoded)));
         found.map(String::as_str)
     }

@@ -455,17 +455,18 @@ impl<'a, 'b> Body<'a, 'b> {
         let is_deleted = std::mem::take(&mut table.is_deleted);
         (table.is_header, table.n_after) = (false, 0);
         if self.contexts.is_empty() && std::mem::take(&mut self.breaks_at_row) {
+            table.rows.write(&mut self.base.flow);
             self.page_break();
         }
-        let flow = &mut self.contexts.last_mut().unwrap_or(&mut self.base).flow;
         if let Some(table) = self.tables.last_mut().filter(|_| !is_deleted) {
-            table.rows.add(cells, flow);
+            table.rows.add(cells);
         }
     }
 
     fn close_table(&mut self) {
-        self.tables.pop();
+        let table = self.tables.pop();
         let context = self.context();
+        table.into_iter().for_each(|mut table| table.rows.write(&mut context.flow));
         context.flow.end(Gap::Paragraph);
         if !context.is_cell {
             let after = std::mem::take(&mut context.after);

@@ -5,7 +5,7 @@
 use dom_query::NodeRef;
 
 use super::super::scripts::Script;
-use super::visibility::style_rules;
+use super::style_sheet::StyleSheet;
 
 /// Most nodes of a short element, such as a superscript.
 const MAX_SHORT_NODES: usize = 64;
@@ -51,10 +51,8 @@ fn has_note_role(node: &NodeRef<'_>) -> bool {
 }
 
 /// Script of an element that is raised or lowered by its style.
-pub fn script_of_style(node: &NodeRef<'_>) -> Option<Script> {
-    let style = node.attr("style")?;
-    let (_, value) = style_rules(&style).find(|(name, _)| name.eq_ignore_ascii_case("vertical-align"))?;
-    match value {
+pub fn script_of_style(node: &NodeRef<'_>, styles: &StyleSheet) -> Option<Script> {
+    match styles.value(node, "vertical-align")?.as_str() {
         "super" => Some(if is_note(node) { Script::Note } else { Script::Raised }),
         "sub" => Some(Script::Lowered),
         _ => None,

@@ -16,6 +16,7 @@ use super::super::text_flow::{Flow, Gap};
 use super::inline::{is_copy_of_formula, is_note, refers_to_note, script_of_style, short_text};
 use super::lists::List;
 use super::spacing;
+use super::style_sheet::StyleSheet;
 use super::visibility::{Opened, is_heading_button};
 
 /// Most tables and readings in one another; deeper ones are read as plain blocks.
@@ -23,10 +24,14 @@ const MAX_FLOWS: usize = 16;
 /// Longest heading whose letters may stand apart, characters.
 const MAX_SPACED_CHARS: usize = 80;
 
+/// Longest raised text that stands in brackets, characters; a longer one is a part of the page with no end to its element.
+const MAX_ASIDE_CHARS: usize = 400;
+
 /// A step of the traversal.
 enum Step<'a> {
     Open(NodeRef<'a>),
     Text(&'static str),
+    Operand(NodeRef<'a>),
     Script(Script, NodeRef<'a>),
     Close(End),
     /// end of the content of a slot, or start of it: the host is set, or taken away
@@ -39,7 +44,12 @@ enum End {
     Table,
     Row,
     Cell(Cell),
-    Head,
+    Group,
+    Item,
+    Preformatted,
+    Script(Script),
+    Operand,
+    Struck,
     List,
     Reading,
     Ruby,
@@ -66,6 +76,7 @@ struct Layout<'a> {
     dom: &'a Dom,
     skipped: &'a HashSet<NodeId>,
     opened: Opened,
+    styles: StyleSheet,
     has_shadows: bool,
     steps: Vec<Step<'a>>,
     base: Flow,
@@ -88,7 +99,8 @@ pub fn text_within<'a>(dom: &'a Dom, root: NodeRef<'a>, skipped: &'a HashSet<Nod
         dom,
         skipped,
         opened: Opened::of(dom),
-        has_shadows: !dom.select("template[shadowrootmode], template[shadowroot]").is_empty(),
+        styles: StyleSheet::of(dom),
+        has_shadows: !dom.select("template[shadowrootmode], template[shadowroot], template[shadowmode]").is_empty(),
         steps: vec![Step::Open(root)],
         base: Flow::default(),
         flows: Vec::new(),
@@ -103,7 +115,8 @@ pub fn text_within<'a>(dom: &'a Dom, root: NodeRef<'a>, skipped: &'a HashSet<Nod
             Step::Open(node) if node.is_element() => layout.open(node),
             Step::Open(node) => layout.push_children(&node),
             Step::Text(text) => layout.flow().verbatim(text),
-            Step::Script(script, node) => layout.script(script, &node),
+            Step::Script(script, node) => layout.part(End::Script(script), node),
+            Step::Operand(node) => layout.part(End::Operand, node),
             Step::Close(end) => layout.close(end),
             Step::Host(Some(host)) => layout.hosts.push(host),
             Step::Host(None) => drop(layout.hosts.pop()),
@@ -141,7 +154,7 @@ impl<'a> Layout<'a> {
     }
 
     fn open(&mut self, node: NodeRef<'a>) {
-        if self.skipped.contains(&node.id) || self.opened.hides(&node) {
+        if self.skipped.contains(&node.id) || self.opened.hides(&node, &self.styles) {
             return;
         }
         let name = node.node_name().unwrap_or_default();
@@ -151,30 +164,32 @@ impl<'a> Layout<'a> {
             | "metadata" | "defs" | "datalist" => {}
             "button" if !is_heading_button(&node) => {}
             "br" => self.flow().line_break(),
-            "pre" | "listing" | "xmp" => {
+            "pre" | "listing" | "xmp" if self.flows.len() < MAX_FLOWS => {
                 self.flow().end(Gap::Paragraph);
-                let text = node.text();
-                self.flow().verbatim(text.trim_matches('\n'));
-                self.flow().end(Gap::Paragraph);
+                self.flows.push(Flow::preformatted());
+                self.enter(&node, End::Preformatted);
             }
             "ol" | "ul" | "menu" | "dir" => {
                 let gap = self.list_gap();
                 self.flow().end(gap);
-                self.lists.push(List::of(&node));
+                self.lists.push(List::of(&node, &self.styles));
                 self.enter(&node, End::List);
             }
             "li" => self.item(&node),
-            "table" | "thead" | "tr" | "td" | "th" => self.open_table_part(&name, &node),
+            "table" | "thead" | "tbody" | "tfoot" | "tr" | "td" | "th" => self.open_table_part(&name, &node),
             "dt" | "dd" | "option" | "hr" | "text" => self.block(&node, Gap::Line),
-            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "p" => self.heading_or_paragraph(&node),
-            "div" | "section" | "article" | "aside" | "header" | "footer" | "main" | "nav" | "blockquote" | "dl" | "figure"
-            | "figcaption" | "caption" | "address" | "form" | "fieldset" | "details" | "summary" | "center" | "body" | "html"
-            | "dialog" | "search" | "hgroup" | "legend" | "level1" | "level2" | "level3" => self.block(&node, Gap::Paragraph),
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" | "p" | "div" => self.heading_or_paragraph(&node),
+            "pre" | "listing" | "xmp" | "section" | "article" | "aside" | "header" | "footer" | "main" | "nav" | "blockquote"
+            | "dl" | "figure" | "figcaption" | "caption" | "address" | "form" | "fieldset" | "details" | "summary" | "center"
+            | "body" | "html" | "dialog" | "search" | "hgroup" | "legend" | "level1" | "level2" | "level3" => {
+                self.block(&node, Gap::Paragraph)
+            }
             "q" => {
                 self.steps.push(Step::Text("\u{201D}"));
                 self.push_children(&node);
                 self.steps.push(Step::Text("\u{201C}"));
             }
+            "del" | "s" | "strike" => self.enter(&node, End::Struck),
             "slot" => self.slot(&node),
             "sup" => self.script(if is_note(&node) { Script::Note } else { Script::Raised }, &node),
             "sub" => self.script(Script::Lowered, &node),
@@ -188,11 +203,17 @@ impl<'a> Layout<'a> {
                 self.enter(&node, End::Reading);
             }
             "span" if is_copy_of_formula(&node) => {}
-            name => match script_of_style(&node) {
+            name => match script_of_style(&node, &self.styles) {
                 Some(script) => self.script(script, &node),
+                None if self.is_block_by_style(&node) => self.block(&node, Gap::Line),
                 None => self.formula(name, &node),
             },
         }
+    }
+
+    fn is_block_by_style(&self, node: &NodeRef<'_>) -> bool {
+        let display = self.styles.value(node, "display");
+        display.is_some_and(|display| matches!(display.as_str(), "block" | "flex" | "grid" | "table" | "list-item"))
     }
 
     /// Gap around a list, which is smaller inside of another.
@@ -202,13 +223,15 @@ impl<'a> Layout<'a> {
 
     fn item(&mut self, node: &NodeRef<'a>) {
         let depth = self.lists.len();
-        let mark = self.lists.last_mut().map_or_else(|| "- ".to_owned(), |list| list.mark(node, depth));
-        self.flow().item(mark);
-        self.enter(node, End::Gap(Gap::Line));
+        let mark = self.lists.last_mut().map_or_else(|| "- ".to_owned(), |list| list.mark(node, depth, &self.styles));
+        self.flow().open_item(mark);
+        self.enter(node, End::Item);
     }
 
     fn heading_or_paragraph(&mut self, node: &NodeRef<'a>) {
-        match short_text(node, MAX_SPACED_CHARS).and_then(|text| spacing::joined(&text)) {
+        let is_prose = node.has_name("p") || node.has_name("div");
+        let min_letters = if is_prose { spacing::MIN_PROSE_LETTERS } else { spacing::MIN_LETTERS };
+        match short_text(node, MAX_SPACED_CHARS).and_then(|text| spacing::joined_if(&text, min_letters)) {
             Some(text) => {
                 self.flow().end(Gap::Paragraph);
                 self.flow().verbatim(&text);
@@ -227,9 +250,9 @@ impl<'a> Layout<'a> {
                 self.tables.push(Table::default());
                 self.enter(node, End::Table);
             }
-            ("thead", Some(table)) => {
-                table.is_head = true;
-                self.enter(node, End::Head);
+            ("thead" | "tbody" | "tfoot", Some(table)) => {
+                table.is_head = name == "thead";
+                self.enter(node, End::Group);
             }
             ("tr", Some(table)) if !has_row && has_room => {
                 table.cells = Some(Vec::new());
@@ -237,8 +260,13 @@ impl<'a> Layout<'a> {
             }
             ("td" | "th", Some(table)) if has_row && has_room => {
                 let span = |name: &str| node.attr(name).and_then(|span| span.trim().parse().ok()).unwrap_or(1);
+                // A span of no rows reaches to the end of the group.
+                let n_rows = match span("rowspan") {
+                    0 => usize::MAX,
+                    n => n,
+                };
                 let is_header = name == "th" || table.is_head;
-                let cell = Cell { text: String::new(), n_columns: span("colspan"), n_rows: span("rowspan"), is_header };
+                let cell = Cell { text: String::new(), n_columns: span("colspan"), n_rows, is_header };
                 self.flows.push(Flow::default());
                 self.enter(node, End::Cell(cell));
             }
@@ -256,50 +284,49 @@ impl<'a> Layout<'a> {
             Some(std::iter::once(Step::Open(*base)).chain(scripts).collect())
         };
         let steps = match name {
-            "msup" => parts(&[Script::Raised]),
+            "msup" => parts(&[Script::Exponent]),
             "msub" | "munder" => parts(&[Script::Lowered]),
-            "msubsup" | "munderover" => parts(&[Script::Lowered, Script::Raised]),
+            "msubsup" | "munderover" => parts(&[Script::Lowered, Script::Exponent]),
             "mfrac" => match node.element_children().as_slice() {
-                [over, under] => Some(vec![Step::Open(*over), Step::Text("/"), Step::Open(*under)]),
+                [over, under] => Some(vec![Step::Operand(*over), Step::Text("/"), Step::Operand(*under)]),
                 _ => None,
             },
-            "msqrt" => {
-                self.flow().verbatim("\u{221A}");
-                None
-            }
+            "mroot" => match node.element_children().as_slice() {
+                [base, index] => Some(vec![Step::Text("("), Step::Open(*index), Step::Text(")\u{221A}"), Step::Operand(*base)]),
+                _ => None,
+            },
+            "mtable" => Some(matrix(node)),
             _ => None,
         };
         match steps {
             Some(steps) => self.steps.extend(steps.into_iter().rev()),
+            None if name == "msqrt" && self.flows.len() < MAX_FLOWS => {
+                self.flow().verbatim("\u{221A}");
+                self.flows.push(Flow::default());
+                self.enter(node, End::Operand);
+            }
             None => self.enter(node, End::Gap(Gap::None)),
         }
     }
 
-    /// A short element as a script; the content of a longer one as plain text.
+    /// Reads the content of an element by itself, as a script.
     fn script(&mut self, script: Script, node: &NodeRef<'a>) {
-        let is_plain = node.element_children().iter().all(|child| {
-            matches!(
-                &*child.node_name().unwrap_or_default(),
-                "a" | "b"
-                    | "i"
-                    | "em"
-                    | "strong"
-                    | "span"
-                    | "small"
-                    | "font"
-                    | "mn"
-                    | "mo"
-                    | "mi"
-                    | "mrow"
-                    | "mtext"
-                    | "cite"
-                    | "u"
-            )
-        });
-        match short_text(node, MAX_SCRIPT_CHARS).filter(|_| is_plain) {
-            Some(text) => self.flow().script(script, &text.split_whitespace().collect::<Vec<_>>().join(" ")),
-            None => self.enter(node, End::Gap(Gap::None)),
+        match self.flows.len() < MAX_FLOWS {
+            true => {
+                self.flows.push(Flow::default());
+                self.enter(node, End::Script(script));
+            }
+            false => self.enter(node, End::Gap(Gap::None)),
         }
+    }
+
+    /// Reads an element by itself, as a part of a formula.
+    fn part(&mut self, end: End, node: NodeRef<'a>) {
+        if self.flows.len() < MAX_FLOWS {
+            self.flows.push(Flow::default());
+            self.steps.push(Step::Close(end));
+        }
+        self.steps.push(Step::Open(node));
     }
 
     /// The host's children that belong to a slot, or what the slot has for none.
@@ -329,7 +356,25 @@ impl<'a> Layout<'a> {
                 let gap = self.list_gap();
                 self.flow().end(gap);
             }
-            End::Head => self.tables.last_mut().into_iter().for_each(|table| table.is_head = false),
+            End::Item => self.flow().close_item(),
+            End::Preformatted => {
+                let text = self.flows.pop().unwrap_or_default().finish();
+                self.flow().verbatim(text.trim_matches('\n'));
+                self.flow().end(Gap::Paragraph);
+            }
+            End::Struck => self.flow().part_digits(),
+            End::Script(script) => self.end_script(script),
+            End::Operand => {
+                let text = self.flows.pop().unwrap_or_default().finish();
+                let is_simple = text.chars().all(|c| c.is_alphabetic()) || text.chars().all(|c| c.is_numeric() || c == '.');
+                self.flow().verbatim(&if is_simple { text } else { format!("({text})") });
+            }
+            End::Group => {
+                if let Some(table) = self.tables.last_mut() {
+                    table.is_head = false;
+                    table.rows.end_group();
+                }
+            }
             End::Cell(mut cell) => {
                 cell.text = self.flows.pop().unwrap_or_default().finish();
                 if let Some(cells) = self.tables.last_mut().and_then(|table| table.cells.as_mut()) {
@@ -337,15 +382,15 @@ impl<'a> Layout<'a> {
                 }
             }
             End::Row => {
-                let flow = self.flows.last_mut().unwrap_or(&mut self.base);
                 if let Some(table) = self.tables.last_mut() {
                     let cells = table.cells.take().unwrap_or_default();
-                    table.rows.add(cells, flow);
+                    table.rows.add(cells);
                 }
             }
             End::Table => {
-                self.tables.pop();
-                self.flow().end(Gap::Paragraph);
+                let flow = self.flows.last_mut().unwrap_or(&mut self.base);
+                self.tables.pop().into_iter().for_each(|mut table| table.rows.write(flow));
+                flow.end(Gap::Paragraph);
             }
             End::Reading => {
                 let reading = self.flows.pop().unwrap_or_default().finish();
@@ -353,6 +398,27 @@ impl<'a> Layout<'a> {
             }
             End::Ruby => self.end_ruby(),
         }
+    }
+
+    /// Writes a script: a sign and its text, or a longer text in brackets after a space.
+    fn end_script(&mut self, script: Script) {
+        let mut inner = self.flows.pop().unwrap_or_default();
+        let gap = inner.take_gap();
+        let content = inner.finish();
+        // An element that is raised in one that is raised is raised once.
+        let content = content.strip_prefix(['^', '_']).unwrap_or(&content);
+        let flow = self.flow();
+        match content.chars().count() {
+            0 => {}
+            ..=MAX_SCRIPT_CHARS if !content.contains('\n') => flow.script(script, content),
+            n => {
+                let is_aside = n <= MAX_ASIDE_CHARS && !content.contains('\n') && !content.starts_with(['(', '[']);
+                flow.end(Gap::Space);
+                flow.verbatim(&if is_aside { format!("({content})") } else { content.to_owned() });
+                flow.end(Gap::Space);
+            }
+        }
+        flow.end(gap);
     }
 
     /// Writes the readings of a word in brackets after it.
@@ -370,84 +436,28 @@ impl<'a> Layout<'a> {
     }
 }
 
+/// Rows of a matrix, in square brackets: `[1, 2; 3, 4]`.
+fn matrix<'a>(node: &NodeRef<'a>) -> Vec<Step<'a>> {
+    let mut steps = vec![Step::Text("[")];
+    for (i, row) in node.element_children().into_iter().enumerate() {
+        for (j, cell) in row.element_children().into_iter().enumerate() {
+            steps.extend(match (i, j) {
+                (0, 0) => None,
+                (_, 0) => Some(Step::Text("; ")),
+                _ => Some(Step::Text(", ")),
+            });
+            steps.push(Step::Open(cell));
+        }
+    }
+    steps.push(Step::Text("]"));
+    steps
+}
+
 /// Content of the shadow tree that an element declares.
 fn shadow_root<'a>(dom: &'a Dom, node: &NodeRef<'a>) -> Option<NodeRef<'a>> {
-    let is_root =
-        |child: &NodeRef<'_>| child.has_name("template") && (child.has_attr("shadowrootmode") || child.has_attr("shadowroot"));
+    let names = ["shadowrootmode", "shadowroot", "shadowmode"];
+    let is_root = |child: &NodeRef<'_>| child.has_name("template") && names.iter().any(|name| child.has_attr(name));
     let template = node.children_it(false).find(is_root)?;
     let contents = template.element_ref().and_then(|element| element.template_contents);
     contents.and_then(|id| dom.tree.get(&id)).or(Some(template))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn text(html: &str) -> String {
-        text_of(&Dom::from(html))
-    }
-
-    #[test]
-    fn html_blocks_lists_tables_and_code_keep_their_shape() {
-        let html = "<title>T</title><h1>Head</h1><p>One <b>two</b>, th<i>ree</i>.<br>Four<script>x()</script></p>\
-            <ul><li>a<li><p>b</p></ul><table><tr><td>1<td>2<tr><td>3<td>4</table><pre>\n  x = 1\n    y</pre>&lt;end&amp;";
-        assert_eq!(text(html), "Head\n\nOne two, three.\nFour\n\n- a\n\n- b\n\n1\t2\n3\t4\n\n  x = 1\n    y\n\n<end&");
-    }
-
-    #[test]
-    fn deeply_nested_html_is_read() {
-        for (open, close) in [("<div>", "</div>"), ("<table><tr><td>", "</table>"), ("<ruby>a<rt>", ""), ("<ul><li>", "</ul>")] {
-            let deep = format!("{}deep{}", open.repeat(4000), close.repeat(4000));
-            assert!(text(&deep).contains("deep"), "{open}");
-        }
-    }
-
-    #[test]
-    fn lists_keep_their_numbers() {
-        let html = "<ol start=5><li>a<li>b<ol type=a><li>c<li>d</ol><li value=9>e<li>f</ol>\
-            <ol reversed><li>g<li>h</ol><ol style='list-style-type: upper-roman'><li>i</ol><ol type=I start=x><li>j</ol>\
-            <ul style='list-style:none'><li>k</ul>";
-        let expected = "5. a\n6. b\n  a. c\n  b. d\n9. e\n10. f\n\n2. g\n1. h\n\nI. i\n\nI. j\n\nk";
-        assert_eq!(text(html), expected);
-    }
-
-    #[test]
-    fn tables_keep_empty_and_merged_cells() {
-        let html = "<table><caption>Sacks</caption><thead><tr><th>Name<th>Born<th>Sacks</thead><tr><td rowspan=2>Jorg<td><td>41\
-            <tr><td>1622<td><p>1</p><p>7</p><tr><td colspan=2>All<td>66</table>";
-        assert_eq!(text(html), "Sacks\n\nName\tBorn\tSacks\nJorg\t\t41\n\t1622\t1 7\nAll\t\t66");
-    }
-
-    #[test]
-    fn hidden_text_stays_out_unless_a_button_opens_it() {
-        let html = "<p hidden>no<p style='color:red; DISPLAY : none !important'>no<dialog>no</dialog>\
-            <h3><button aria-expanded=false aria-controls=a>Why?</button></h3><div id=a hidden>Because.</div><button>Share</button>\
-            <a role=doc-noteref href='#n1'>1</a><aside id=n1 hidden>Note</aside><div role=tabpanel hidden>Tab</div><p hidden=until-found>Found<details><summary>More</summary>Rest</details>";
-        assert_eq!(text(html), "Why?\n\nBecause.\n\n[1]\n\nNote\n\nTab\n\nFound\n\nMore\n\nRest");
-    }
-
-    #[test]
-    fn scripts_readings_and_formulas_stand_apart() {
-        for (html, expected) in [
-            ("10<sup>6</sup> barrels, 25 km<sup>2</sup>", "10^6 barrels, 25 km^2"),
-            ("in 1848<sup><a href='#n'>3</a></sup>, wrote<a href=x#n><sup>4</sup></a>", "in 1848[3], wrote[4]"),
-            ("end<a epub:type=noteref href=n.html>5</a> 1<sup>st</sup> H<sub>2</sub>O", "end[5] 1st H2O"),
-            ("兄は<ruby>水<rt>すい</rt>車<rt>しゃ</rt></ruby>を", "兄は水車（すいしゃ）を"),
-            ("<ruby>帳簿<rp>（</rp><rt>ちょうぼ</rt><rp>）</rp></ruby>を", "帳簿（ちょうぼ）を"),
-            ("<ruby>北京 <rt>Běi</rt><rt>jīng</rt></ruby> is", "北京 (Běi jīng) is"),
-            ("10<span style='font-size:70%; vertical-align: super'>6</span>", "10^6"),
-            ("<math><msup><mi>x</mi><mn>2</mn></msup><mo>+</mo><mfrac><mn>1</mn><mn>2</mn></mfrac></math>", "x^2+1/2"),
-            ("He said <q>no</q>.", "He said \u{201C}no\u{201D}."),
-            ("<h1>C H A P T E R &nbsp; O N E</h1><p>A B C D</p>", "CHAPTER ONE\n\nA B C D"),
-        ] {
-            assert_eq!(text(html), expected, "{html}");
-        }
-    }
-
-    #[test]
-    fn shadow_trees_show_their_slots() {
-        let html = "<my-note><template shadowrootmode=open><style>p{}</style><p>In. <slot name=x>none</slot></p><slot></slot>\
-            <slot name=y>else</slot></template><b slot=x>X</b><p>Light <slot>inner</slot></p></my-note><template>no</template>end";
-        assert_eq!(text(html), "In. X\n\nLight inner\n\nelseend");
-    }
 }

@@ -8,7 +8,7 @@
 use dom_query::NodeRef;
 
 use super::super::list_number::NumberFormat;
-use super::visibility::style_rules;
+use super::style_sheet::StyleSheet;
 
 /// Deepest list that is indented further than the one around it.
 const MAX_INDENT: usize = 8;
@@ -23,8 +23,8 @@ pub struct List {
 
 impl List {
     /// List of an `ol`, `ul`, `menu` or `dir` element.
-    pub fn of(node: &NodeRef<'_>) -> List {
-        let format = node.attr("style").and_then(|style| style_format(&style));
+    pub fn of(node: &NodeRef<'_>, styles: &StyleSheet) -> List {
+        let format = style_format(node, styles);
         let format = format.or_else(|| NumberFormat::of_html(&node.attr("type")?));
         if !node.has_name("ol") {
             let format = format.filter(|format| *format != NumberFormat::Decimal);
@@ -39,10 +39,10 @@ impl List {
     }
 
     /// Mark of the next item, in a list inside of `depth - 1` others.
-    pub fn mark(&mut self, item: &NodeRef<'_>, depth: usize) -> String {
+    pub fn mark(&mut self, item: &NodeRef<'_>, depth: usize, styles: &StyleSheet) -> String {
         let n = item.attr("value").and_then(|value| integer(&value)).unwrap_or(self.next);
         self.next = n.saturating_add(self.step);
-        let own = item.attr("style").and_then(|style| style_format(&style));
+        let own = style_format(item, styles);
         let own = own.or_else(|| NumberFormat::of_html(&item.attr("type")?));
         let indent = "  ".repeat(depth.clamp(1, MAX_INDENT) - 1);
         match own.unwrap_or(self.format) {
@@ -64,7 +64,7 @@ fn integer(text: &str) -> Option<i64> {
     digits.get(..end)?.parse::<i32>().ok().map(|n| i64::from(n) * sign)
 }
 
-fn style_format(style: &str) -> Option<NumberFormat> {
-    let found = style_rules(style).filter(|(name, _)| matches!(*name, "list-style-type" | "list-style"));
-    found.flat_map(|(_, value)| value.split_whitespace()).find_map(NumberFormat::of_html)
+fn style_format(node: &NodeRef<'_>, styles: &StyleSheet) -> Option<NumberFormat> {
+    let value = styles.value(node, "list-style-type").or_else(|| styles.value(node, "list-style"))?;
+    value.split_whitespace().find_map(NumberFormat::of_html)
 }

@@ -24,16 +24,18 @@ const MAX_DEPTH: usize = 300;
 const NUMBER: &str = "data-strata-number";
 /// Largest share of letters in links of a list that is no navigation.
 const MAX_LINK_SHARE: f64 = 0.5;
-/// Names in classes and ids of elements beside the content.
-const SIDE_NAMES: [&str; 24] = [
-    "nav",
-    "menu",
-    "breadcrumb",
-    "footer",
-    "sidebar",
+/// Words in classes and ids of elements beside the content, whole or at the end of one: `topnav`.
+const SIDE_ENDS: [&str; 6] = ["nav", "navbar", "menu", "footer", "sidebar", "toolbar"];
+/// Words that begin so.
+const SIDE_STARTS: [&str; 4] = ["recommend", "sponsor", "advert", "breadcrumb"];
+/// Words after `social` in names of what is beside the content; `social-security` is content.
+const SOCIAL_NAMES: [&str; 8] = ["media", "link", "icon", "button", "bar", "network", "list", "wrapper"];
+/// Other words, in the singular.
+const SIDE_NAMES: [&str; 16] = [
+    "navbox",
+    "navigation",
     "share",
     "sharing",
-    "social",
     "comment",
     "related",
     "promo",
@@ -41,13 +43,9 @@ const SIDE_NAMES: [&str; 24] = [
     "subscribe",
     "cookie",
     "banner",
-    "advert",
     "popup",
     "modal",
     "pagination",
-    "toolbar",
-    "recommend",
-    "sponsor",
     "signup",
     "login",
 ];
@@ -61,6 +59,17 @@ pub fn of(dom: &Dom, whole: &str) -> Option<String> {
     let retained: HashSet<NodeId> =
         numbers.nodes().iter().filter_map(|node| elements.get(node.attr(NUMBER)?.parse::<usize>().ok()?).copied()).collect();
     let found_in = common_ancestor(dom, &retained)?;
+    // A table is content as a whole, and so is what stands beside it.
+    let table = found_in.ancestors_it(None).chain([found_in]).filter(|node| node.has_name("table") && !is_layout(node)).last();
+    let found_in = table.and_then(|table| table.parent()).unwrap_or(found_in);
+    // Articles side by side are parts of one text.
+    let is_part = |node: &NodeRef<'_>| {
+        let others =
+            node.parent().map_or(0, |parent| parent.element_children().iter().filter(|node| node.has_name("article")).count());
+        node.has_name("article") && others > 1
+    };
+    let part = found_in.ancestors_it(None).chain([found_in]).filter(is_part).last();
+    let found_in = part.and_then(|part| part.parent()).unwrap_or(found_in);
     let root = dom.body().unwrap_or(found_in);
     let found_root = found.root();
     let texts = found_root.descendants_it().filter(NodeRef::is_text).map(|node| node.text().trim().to_owned());
@@ -70,8 +79,11 @@ pub fn of(dom: &Dom, whole: &str) -> Option<String> {
         return None;
     }
     let title = spacing::joined(&article.title).unwrap_or_else(|| article.title.trim().to_owned());
-    let is_title = |line: &str| without_spaces(line) == without_spaces(&title);
-    Some(match main.lines().take(3).any(is_title) || title.is_empty() {
+    let letters = without_spaces(&title);
+    let is_title = |line: &str| line.len() <= 4 * title.len() && without_spaces(line) == letters;
+    let is_in_main = main.lines().take(3).any(is_title) || title.is_empty();
+    let title = whole.lines().find(|line| is_title(line)).unwrap_or(&title);
+    Some(match is_in_main {
         true => main,
         false => format!("{title}\n\n{main}"),
     })
@@ -159,7 +171,10 @@ fn side_matter(root: &NodeRef<'_>, found_in: &NodeRef<'_>, retained: &Retained) 
     let (mut skipped, mut open) = (HashSet::new(), vec![(*root, root.id == found_in.id)]);
     while let Some((node, is_inside)) = open.pop() {
         for child in node.children_it(false).filter(NodeRef::is_element) {
-            if retained.elements.contains(&child.id) || around.contains(&child.id) || retained.has_text_of(&child) {
+            let is_known = retained.elements.contains(&child.id) || around.contains(&child.id) || retained.has_text_of(&child);
+            if is_known && child.has_name("table") && !is_layout(&child) {
+                skipped.extend(child.descendants_it().filter(is_side_matter).map(|inner| inner.id));
+            } else if is_known {
                 open.push((child, is_inside || child.id == found_in.id));
             } else if is_content(&child, is_inside) {
                 skipped.extend(child.descendants_it().filter(is_side_matter).map(|inner| inner.id));
@@ -215,8 +230,39 @@ fn is_side_matter(node: &NodeRef<'_>) -> bool {
     {
         return true;
     }
-    let names = format!("{} {}", node.attr_or("class", ""), node.attr_or("id", "")).to_ascii_lowercase();
-    SIDE_NAMES.iter().any(|side| names.contains(side))
+    let names = [node.attr_or("class", ""), node.attr_or("id", "")];
+    names.iter().any(|names| names.split_whitespace().any(is_side_name))
+}
+
+fn is_side_name(name: &str) -> bool {
+    let mut words: Vec<String> = words_of(name).map(|word| word.trim_end_matches('s').to_owned()).collect();
+    // `side-bar` and `sideBar` are one word to some.
+    words.push(words.concat());
+    let is_side = |(i, word): (usize, &String)| match word.as_str() {
+        "social" => words.get(i + 1).is_none_or(|next| next == "social" || SOCIAL_NAMES.contains(&next.as_str())),
+        word => {
+            SIDE_NAMES.contains(&word)
+                || SIDE_ENDS.iter().any(|end| word.ends_with(end))
+                || SIDE_STARTS.iter().any(|start| word.starts_with(start))
+        }
+    };
+    words.iter().enumerate().any(is_side)
+}
+
+/// Words of names such as `page-footer`, `page_footer` and `pageFooter`, in small letters.
+fn words_of(names: &str) -> impl Iterator<Item = String> {
+    let mut words = vec![String::new()];
+    let mut is_small = false;
+    for c in names.chars() {
+        if !c.is_alphanumeric() || (c.is_uppercase() && is_small) {
+            words.push(String::new());
+        }
+        is_small = c.is_lowercase();
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.into_iter()
 }
 
 /// True for a table without rows of several cells.
@@ -251,4 +297,21 @@ fn n_prose_letters(dom: &Dom, whole: &str) -> usize {
 
 fn n_letters(text: &str) -> usize {
     text.chars().filter(|c| c.is_alphanumeric()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn side_names_are_whole_words() {
+        for name in
+            ["nav", "page-footer", "SideBar", "topnav", "comments", "social", "social-links", "newsletterBox", "recommended"]
+        {
+            assert!(is_side_name(name), "{name}");
+        }
+        for name in ["commentary", "unavailable-days", "social-security", "shareholders", "canvas", "content", "bannerman"] {
+            assert!(!is_side_name(name), "{name}");
+        }
+    }
 }

@@ -21,11 +21,20 @@ pub fn pages(bytes: &[u8]) -> Option<Vec<Decoded>> {
         return None;
     }
     let message = MessageParser::default().parse(bytes)?;
-    let pages = message
+    let root = message.content_type().and_then(|kind| kind.attribute("start")).map(without_brackets);
+    let is_root = |part: &MessagePart<'_>| root.is_some() && part.content_id().map(without_brackets) == root;
+    let mut pages: Vec<&MessagePart<'_>> = message
         .parts
         .iter()
-        .filter(|part| part.is_content_type("text", "html") || part.is_content_type("application", "xhtml+xml"));
-    Some(pages.filter_map(|part| page(part, bytes)).collect())
+        .filter(|part| part.is_content_type("text", "html") || part.is_content_type("application", "xhtml+xml"))
+        .collect();
+    pages.sort_by_key(|part| !is_root(part));
+    Some(pages.into_iter().filter_map(|part| page(part, bytes)).collect())
+}
+
+/// Name of a part, without the brackets that stand around it in headers.
+fn without_brackets(id: &str) -> &str {
+    id.trim().trim_start_matches('<').trim_end_matches('>')
 }
 
 fn is_mhtml(bytes: &[u8]) -> bool {

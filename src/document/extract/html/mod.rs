@@ -8,10 +8,13 @@
 
 mod inline;
 mod layout;
+#[cfg(test)]
+mod layout_tests;
 mod lists;
 mod main_content;
 mod mhtml;
 mod spacing;
+mod style_sheet;
 mod visibility;
 mod xhtml;
 
@@ -65,8 +68,12 @@ fn decoded(bytes: &[u8]) -> Result<Decoded, ExtractError> {
 
 /// A page that declares to be XML is read as such, if it is.
 fn dom_of(text: &str) -> Dom {
-    let is_xml = text.trim_start().starts_with("<?xml");
-    if is_xml { chapter_dom(text) } else { Dom::from(text) }
+    match text.trim_start().starts_with("<?xml") {
+        true => chapter_dom(text),
+        // Pages of this namespace are often made for the rules of HTML.
+        false if xhtml::has_namespace(text) => xhtml::dom(text).unwrap_or_else(|| Dom::from(text)),
+        false => Dom::from(text),
+    }
 }
 
 /// Main content under its title, or the whole page; and the number of words left out.

@@ -4,37 +4,54 @@
 //! "C H A P T E R   O N E" ──► "CHAPTER ONE"         "A B C D" stays: it is the alphabet
 //! ```
 
-/// Fewest letters of a line that is spaced.
-const MIN_LETTERS: usize = 4;
+/// Fewest letters of a heading that is spaced.
+pub const MIN_LETTERS: usize = 4;
+/// Fewest letters of a paragraph that is spaced: `B A D C` may be a key of answers.
+pub const MIN_PROSE_LETTERS: usize = 6;
 
-/// Text of a line whose letters stand apart; None if they do not.
+/// Text of a heading whose letters stand apart; None if they do not.
 pub fn joined(text: &str) -> Option<String> {
-    let (mut words, mut n_letters, mut gap) = (vec![String::new()], 0, 0);
-    for c in text.trim().chars() {
+    joined_if(text, MIN_LETTERS)
+}
+
+/// Text of a line of at least so many letters that stand apart.
+pub fn joined_if(text: &str, min_letters: usize) -> Option<String> {
+    let text = text.trim();
+    let mut letters: Vec<(usize, char)> = Vec::new();
+    let mut gap = 0;
+    for c in text.chars() {
         if c.is_whitespace() {
             // Wide spaces are gaps between words by themselves.
             gap += if matches!(c, '\u{2001}' | '\u{2003}' | '\u{3000}' | '\n') { 2 } else { 1 };
             continue;
         }
-        let is_mark = !c.is_alphanumeric();
-        if gap == 0 && n_letters > 0 && !is_mark {
+        if gap == 0 && !letters.is_empty() && c.is_alphanumeric() {
             return None;
         }
-        if gap > 1 {
-            words.push(String::new());
-        }
+        letters.push((gap, c));
         gap = 0;
-        n_letters += usize::from(!is_mark);
-        words.last_mut()?.push(c);
     }
-    let letters: Vec<u32> = words.concat().chars().filter(|c| c.is_alphanumeric()).map(u32::from).collect();
-    let is_alphabet = letters.windows(2).all(|pair| matches!(pair, [a, b] if a + 1 == *b));
-    (n_letters >= MIN_LETTERS && !is_alphabet).then(|| words.join(" "))
+    let of_words: Vec<u32> = letters.iter().map(|(_, c)| *c).filter(|c| c.is_alphanumeric()).map(u32::from).collect();
+    let is_alphabet = of_words.windows(2).all(|pair| matches!(pair, [a, b] if a + 1 == *b));
+    let is_number = !letters.iter().any(|(_, c)| c.is_alphabetic());
+    if of_words.len() < min_letters || is_alphabet || is_number {
+        return None;
+    }
+    // The smallest gap stands between letters, and larger ones between words.
+    let smallest = letters.iter().map(|(gap, _)| *gap).filter(|gap| *gap > 0).min().unwrap_or(1);
+    let mut out = String::new();
+    for (gap, c) in letters {
+        if gap > smallest {
+            out.push(' ');
+        }
+        out.push(c);
+    }
+    Some(out)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::joined;
+    use super::{MIN_PROSE_LETTERS, joined, joined_if};
 
     #[test]
     fn spaced_letters_are_words() {
@@ -43,6 +60,10 @@ mod tests {
             ("C\u{A0}H\u{A0}A\u{A0}P\u{A0}T\u{A0}E\u{A0}R \u{A0} I I", Some("CHAPTER II")),
             (" P A R T\u{2003}1 : ", Some("PART 1:")),
             ("T H E E N D .", Some("THEEND.")),
+            ("C  H  A  P  T  E  R   I", Some("CHAPTER I")),
+            ("C\u{A0} H\u{A0} A\u{A0} P\u{A0} \u{A0} \u{A0} O\u{A0} N", Some("CHAP ON")),
+            ("\u{53C2}\u{3000}\u{8003}\u{3000}\u{6587}\u{3000}\u{732E}", Some("\u{53C2}\u{8003}\u{6587}\u{732E}")),
+            ("4 1 0 2", None),
             ("A B C D E", None),
             ("A B C", None),
             ("The E N D", None),
@@ -51,5 +72,6 @@ mod tests {
         ] {
             assert_eq!(joined(text).as_deref(), expected, "{text}");
         }
+        assert_eq!(joined_if("B A D C", MIN_PROSE_LETTERS), None);
     }
 }

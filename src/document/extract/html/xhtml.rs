@@ -53,8 +53,7 @@ pub fn dom(text: &str) -> Option<Dom> {
 
 /// Text of XHTML that is no XML, with its empty elements closed and its literal sections escaped, to be read as HTML.
 pub fn as_html(text: &str) -> Cow<'_, str> {
-    let head = text.get(..floor(text, HEAD_BYTES)).unwrap_or(text);
-    if !head.contains("<?xml") && !head.contains("http://www.w3.org/1999/xhtml") {
+    if !head(text).contains("<?xml") && !has_namespace(text) {
         return Cow::Borrowed(text);
     }
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
@@ -76,6 +75,15 @@ pub fn as_html(text: &str) -> Cow<'_, str> {
     }
     out.push_str(rest);
     Cow::Owned(out)
+}
+
+/// True for a text that declares the namespace of XHTML.
+pub fn has_namespace(text: &str) -> bool {
+    head(text).contains("http://www.w3.org/1999/xhtml")
+}
+
+fn head(text: &str) -> &str {
+    text.get(..floor(text, HEAD_BYTES)).unwrap_or(text)
 }
 
 /// True for an element of HTML that has no content.
