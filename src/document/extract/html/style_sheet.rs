@@ -13,11 +13,20 @@ use dom_query::{Document as Dom, NodeRef};
 /// Properties that change the text.
 const PROPERTIES: [&str; 5] = ["display", "visibility", "vertical-align", "list-style-type", "list-style"];
 
+/// Values of a property, each the last one for its selector.
+#[derive(Debug, Default)]
+struct Rules {
+    elements: HashMap<String, String>,
+    ids: HashMap<String, String>,
+    /// by class: element or none, number of the rule, value
+    classes: HashMap<String, Vec<(String, usize, String)>>,
+}
+
 /// Rules of all style sheets in a page.
 #[derive(Debug, Default)]
 pub struct StyleSheet {
-    /// value and number of the last rule, by property and selector
-    rules: HashMap<&'static str, HashMap<String, (usize, String)>>,
+    /// rules by property
+    rules: HashMap<&'static str, Rules>,
     n_rules: usize,
 }
 
@@ -50,7 +59,14 @@ impl StyleSheet {
                 let Some(property) = PROPERTIES.iter().find(|property| name.eq_ignore_ascii_case(property)) else { continue };
                 for selector in selectors.split(',').map(str::trim).filter(|selector| is_simple(selector)) {
                     let rules = self.rules.entry(property).or_default();
-                    rules.insert(selector.to_owned(), (self.n_rules, value.to_ascii_lowercase()));
+                    let value = value.to_ascii_lowercase();
+                    match (selector.split_once('.'), selector.strip_prefix('#')) {
+                        (Some((element, class)), _) => {
+                            rules.classes.entry(class.to_owned()).or_default().push((element.to_owned(), self.n_rules, value));
+                        }
+                        (None, Some(id)) => drop(rules.ids.insert(id.to_owned(), value)),
+                        (None, None) => drop(rules.elements.insert(selector.to_owned(), value)),
+                    }
                 }
             }
         }
@@ -64,12 +80,14 @@ impl StyleSheet {
         });
         let Some(rules) = self.rules.get(property).filter(|_| own.is_none()) else { return own };
         let name = node.node_name().unwrap_or_default();
-        let find = |selector: &str| rules.get(selector);
-        let of_id = node.attr("id").and_then(|id| find(&format!("#{id}")));
+        if let Some(value) = node.attr("id").filter(|_| !rules.ids.is_empty()).and_then(|id| rules.ids.get(&*id)) {
+            return Some(value.clone());
+        }
         let classes = node.attr_or("class", "");
-        let of_class = |prefix: &str| classes.split_whitespace().filter_map(|class| find(&format!("{prefix}.{class}"))).max();
-        let found = of_id.or_else(|| of_class(&name)).or_else(|| of_class("")).or_else(|| find(&name));
-        found.map(|(_, value)| value.clone())
+        let of_classes = classes.split_whitespace().filter_map(|class| rules.classes.get(class)).flatten();
+        let fitting = of_classes.filter(|(element, ..)| element.is_empty() || *element == *name);
+        let of_class = fitting.max_by_key(|(element, n, _)| (!element.is_empty(), *n)).map(|(.., value)| value);
+        of_class.or_else(|| rules.elements.get(&*name)).cloned()
     }
 }
 
