@@ -86,15 +86,25 @@ struct Layout<'a> {
     /// readings of the open words
     readings: Vec<Vec<String>>,
     hosts: Vec<Host<'a>>,
+    n_hidden_words: usize,
 }
 
 /// All text of a document.
 pub fn text_of(dom: &Dom) -> String {
-    text_within(dom, dom.root(), &HashSet::new())
+    text_and_hidden_words(dom).0
+}
+
+/// All text of a document, and the number of words in it that are hidden.
+pub fn text_and_hidden_words(dom: &Dom) -> (String, usize) {
+    laid_out(dom, dom.root(), &HashSet::new())
 }
 
 /// Text of an element, without those of `skipped`.
 pub fn text_within<'a>(dom: &'a Dom, root: NodeRef<'a>, skipped: &'a HashSet<NodeId>) -> String {
+    laid_out(dom, root, skipped).0
+}
+
+fn laid_out<'a>(dom: &'a Dom, root: NodeRef<'a>, skipped: &'a HashSet<NodeId>) -> (String, usize) {
     let mut layout = Layout {
         dom,
         skipped,
@@ -108,6 +118,7 @@ pub fn text_within<'a>(dom: &'a Dom, root: NodeRef<'a>, skipped: &'a HashSet<Nod
         lists: Vec::new(),
         readings: Vec::new(),
         hosts: Vec::new(),
+        n_hidden_words: 0,
     };
     while let Some(step) = layout.steps.pop() {
         match step {
@@ -122,7 +133,16 @@ pub fn text_within<'a>(dom: &'a Dom, root: NodeRef<'a>, skipped: &'a HashSet<Nod
             Step::Host(None) => drop(layout.hosts.pop()),
         }
     }
-    layout.base.finish()
+    (layout.base.finish(), layout.n_hidden_words)
+}
+
+/// Number of words of an element, without those of its scripts.
+fn n_words(node: &NodeRef<'_>) -> usize {
+    let is_code =
+        |node: &NodeRef<'_>| matches!(&*node.node_name().unwrap_or_default(), "script" | "style" | "noscript" | "template");
+    let texts = node.descendants_it().filter(|text| text.is_text() && !text.ancestors_it(Some(2)).any(|parent| is_code(&parent)));
+    let has_letter = |word: &&str| word.contains(char::is_alphanumeric);
+    texts.map(|text| text.text().split_whitespace().filter(has_letter).count()).sum()
 }
 
 impl<'a> Layout<'a> {
@@ -154,7 +174,11 @@ impl<'a> Layout<'a> {
     }
 
     fn open(&mut self, node: NodeRef<'a>) {
-        if self.skipped.contains(&node.id) || self.opened.hides(&node, &self.styles) {
+        if self.skipped.contains(&node.id) {
+            return;
+        }
+        if self.opened.hides(&node, &self.styles) {
+            self.n_hidden_words += n_words(&node);
             return;
         }
         let name = node.node_name().unwrap_or_default();

@@ -23,6 +23,7 @@ use dom_query::Document as Dom;
 use super::extracted::{ExtractError, Extracted, Part, TextLimit, one_notice};
 use crate::document::encoding::{self, Decoded};
 
+use layout::text_and_hidden_words;
 pub use layout::text_of;
 
 pub fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
@@ -33,9 +34,10 @@ pub fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     };
     let (mut text, mut notices) = (String::new(), Vec::new());
     for page in pages {
-        let (content, n_left_out) = page_text(&dom_of(&page.text));
+        let Content { text: content, n_left_out, n_hidden_words } = page_text(&dom_of(&page.text));
         notices.extend(page.notice().filter(|_| page.is_guess || page.n_bad_bytes > 0 || page.n_controls > 0));
         notices.extend((n_left_out > 0).then(|| left_out(n_left_out)));
+        notices.extend((n_hidden_words > 0).then(|| hidden(n_hidden_words)));
         text = content;
         // The first page may be a frame around the others.
         if !text.is_empty() {
@@ -76,27 +78,47 @@ fn dom_of(text: &str) -> Dom {
     }
 }
 
-/// Main content under its title, or the whole page; and the number of words left out.
-fn page_text(dom: &Dom) -> (String, usize) {
-    let whole = text_of(dom);
-    let Some(main) = main_content::of(dom, &whole) else { return (whole, 0) };
+/// Content of a page.
+struct Content {
+    /// main content under its title, or the whole page
+    text: String,
+    /// words outside of the main content
+    n_left_out: usize,
+    n_hidden_words: usize,
+}
+
+fn page_text(dom: &Dom) -> Content {
+    let (whole, n_hidden_words) = text_and_hidden_words(dom);
+    let Some(main) = main_content::of(dom, &whole) else { return Content { text: whole, n_left_out: 0, n_hidden_words } };
     let n_left_out = n_words(&whole).saturating_sub(n_words(&main));
-    (main, n_left_out)
+    Content { text: main, n_left_out, n_hidden_words }
 }
 
 fn n_words(text: &str) -> usize {
     text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
 }
 
-/// Notice of words outside of the main content.
-fn left_out(n_words: usize) -> String {
+/// "1,240 words"
+fn words(n_words: usize) -> String {
     let digits = n_words.to_string();
     let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
-    let words = if n_words == 1 { "word" } else { "words" };
+    format!("{} {}", groups.join(","), if n_words == 1 { "word" } else { "words" })
+}
+
+/// Notice of words outside of the main content.
+fn left_out(n_words: usize) -> String {
     format!(
-        "{} {words} of menus and side matter left out. To read them too, select all in the browser, paste it into a text \
-         file and open that.",
-        groups.join(",")
+        "{} of menus and side matter left out. To read them too, select all in the browser, paste it into a text file and open \
+         that.",
+        words(n_words)
+    )
+}
+
+/// Notice of words that the page hides.
+fn hidden(n_words: usize) -> String {
+    format!(
+        "{} that the page hides left out. To read them too, show them in the browser and save the page again.",
+        words(n_words)
     )
 }
 
@@ -112,10 +134,18 @@ mod tests {
             "<html><head><title>The harbour</title></head><body><nav><a href=/>Home</a> <a href=/buy>Subscribe now</a></nav>\
              <div class=content><article>{paragraphs}</article></div><footer>All rights reserved</footer></body></html>"
         );
-        let (text, n_left_out) = page_text(&Dom::from(html));
+        let Content { text, n_left_out, n_hidden_words } = page_text(&Dom::from(html));
         assert!(text.starts_with("The harbour\n\nThe harbour was built"), "{}", text.get(..80).unwrap());
         assert!(!text.contains("Subscribe") && !text.contains("rights"));
-        assert_eq!(n_left_out, 4, "two words of the title take the place of two of six");
+        assert_eq!((n_left_out, n_hidden_words), (4, 0), "two words of the title take the place of two of six");
         assert!(left_out(1240).starts_with("1,240 words of menus"), "{}", left_out(1240));
+    }
+
+    #[test]
+    fn hidden_words_are_counted() {
+        let html = "<style>.x { display: none }</style><p>Shown.<p hidden>Two words<script>a b</script></p><div class=x>and - <b>three more</b></div>";
+        let content = page_text(&Dom::from(html));
+        assert_eq!((content.text.as_str(), content.n_hidden_words), ("Shown.", 5));
+        assert!(hidden(5).starts_with("5 words that the page hides left out."), "{}", hidden(5));
     }
 }

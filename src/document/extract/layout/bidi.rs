@@ -126,7 +126,7 @@ fn clusters(items: &[Item<'_>]) -> Vec<String> {
 
 fn reordered(clusters: Vec<String>, is_rtl_page: bool) -> String {
     let n = |test: fn(char) -> bool| clusters.iter().flat_map(|text| text.chars()).filter(|c| test(*c)).count();
-    // The letter at the edge where the lines of the page begin tells the direction, or the most letters do.
+    // The letter at the edge where the lines of the page begin sets the direction, or else most of its letters.
     let is_rtl_line = if is_rtl_page {
         n(is_rtl) > n(is_ltr) || clusters.iter().rev().find_map(|t| strong(t)) == Some(true)
     } else {
