@@ -116,7 +116,7 @@ fn logs_of_terminals_are_text() {
     let log = "\u{1B}[32;1mOK\u{1B}[0m \u{1B}[2m02:15\u{1B}[0m step\u{1B}[K\r\nN\u{8}NA\u{8}AM\u{8}ME\r\n\u{7}end\0\0\0\0";
     let document = Document::from_bytes("a.log", log.as_bytes()).unwrap();
     assert_eq!(document.text, "OK 02:15 step\nNAME\nend");
-    let refused = Document::from_bytes("a.bin", &[b"ab\0\x01".as_slice(); 40].concat());
+    let refused = Document::from_bytes("a.bin", &[b"ab\0\x02".as_slice(); 40].concat());
     assert!(matches!(refused, Err(DocumentError::Binary { .. })), "{refused:?}");
 }
 

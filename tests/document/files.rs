@@ -32,7 +32,7 @@ fn unusable_content_is_rejected_with_a_remedy() {
     for (bytes, expected) in [
         (b"".as_slice(), "has no text"),
         (b"\xEF\xBB\xBF \r\n\t", "has no text"),
-        (b"abc\0def", "a binary file, not readable text"),
+        (b"\xE9abc\0", "a binary file, not readable text"),
         (b"\x89PNG\r\n", "a picture, not readable text. Choose text, Markdown, HTML, PDF, DOCX or EPUB"),
         (b"PK\x03\x04rest", "a ZIP archive (extract its files first)"),
         (b"\xD0\xCF\x11\xE0rest", "save it as DOCX without a password"),
