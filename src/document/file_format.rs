@@ -80,7 +80,10 @@ impl FileFormat {
 fn is_text(bytes: &[u8]) -> bool {
     let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
     let begins_as_other = head.starts_with(b"%PDF-") || head.starts_with(b"PK\x03\x04") || binary_kind(head).is_some();
-    !begins_as_other || (!is_whole_pdf(bytes) && !is_whole_rtf(bytes) && encoding::decode(bytes, false).is_ok())
+    // Marks with other bytes than letters and signs begin no text.
+    let has_readable_mark = bytes.iter().take(4).all(u8::is_ascii_graphic);
+    let is_other = || !has_readable_mark || is_whole_pdf(bytes) || is_whole_rtf(bytes);
+    !begins_as_other || (!is_other() && encoding::decode(bytes, false).is_ok())
 }
 
 /// True if the bytes begin as a PDF, have objects, and end with the place of its table of them.
