@@ -100,12 +100,12 @@ fn is_whole_pdf(bytes: &[u8]) -> bool {
 
 /// True if the bytes are one RTF group from the first to the last.
 fn is_whole_rtf(bytes: &[u8]) -> bool {
-    let (mut depth, mut bytes_left) = (0usize, bytes.trim_ascii_end().iter());
+    let (mut depth, mut bytes_left) = (0usize, bytes.iter());
     while let Some(b) = bytes_left.next() {
         match b {
             b'\\' => drop(bytes_left.next()),
             b'{' => depth += 1,
-            b'}' if depth == 1 => return bytes.starts_with(b"{\\rtf1") && bytes_left.all(|b| *b == 0),
+            b'}' if depth == 1 => return bytes.starts_with(b"{\\rtf1") && bytes_left.all(|b| *b == 0 || b.is_ascii_whitespace()),
             b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
