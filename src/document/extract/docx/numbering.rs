@@ -123,13 +123,14 @@ impl Numbering {
 
     /// Text in front of the next paragraph of a list; None if it has none.
     pub fn next(&mut self, id: &str, level: usize, styles: &Styles) -> Option<String> {
-        let (level, list) = (level.min(N_LEVELS - 1), self.lists.get(id)?.clone());
-        let definition = self.definition(&list.definition, styles)?;
-        let level_at = |i: usize| list.levels.get(&i).or_else(|| definition.levels.get(&i)).cloned();
+        let Numbering { definitions, lists, counters, started } = self;
+        let (level, list) = (level.min(N_LEVELS - 1), lists.get(id)?);
+        let definition = definition(definitions, lists, &list.definition, styles)?;
+        let level_at = |i: usize| list.levels.get(&i).or_else(|| definition.levels.get(&i));
         let own = level_at(level)?;
-        let counters = self.counters.entry(list.definition.clone()).or_default();
+        let counters = counters.entry(list.definition.clone()).or_default();
         let start = list.starts.get(&level).copied().unwrap_or(own.start);
-        let starts_anew = list.starts.contains_key(&level) && self.started.insert((id.to_owned(), level));
+        let starts_anew = list.starts.contains_key(&level) && started.insert((id.to_owned(), level));
         counters[level] = Some(counters[level].filter(|_| !starts_anew).map_or(start, |n| n.saturating_add(1)));
         for (i, counter) in counters.iter_mut().enumerate().skip(level + 1) {
             let restarts = match level_at(i).and_then(|level| level.restart) {
@@ -142,8 +143,9 @@ impl Numbering {
         if own.format == NumberFormat::Bullet {
             return Some("- ".to_owned());
         }
+        let usual = Level::default();
         let number = |i: usize| {
-            let level = level_at(i).unwrap_or_default();
+            let level = level_at(i).unwrap_or(&usual);
             let start = list.starts.get(&i).copied().unwrap_or(level.start);
             let n = counters.get(i).copied().flatten().unwrap_or(start);
             if own.is_legal { NumberFormat::Decimal.write(n) } else { level.format.write(n) }
@@ -151,16 +153,21 @@ impl Numbering {
         let text = with_numbers(&own.text, number);
         (!text.trim().is_empty()).then(|| format!("{} ", text.trim()))
     }
+}
 
-    /// Definition of lists, or the one that its style leads to.
-    fn definition(&self, id: &str, styles: &Styles) -> Option<Definition> {
-        let own = self.definitions.get(id)?;
-        let linked = own.link.as_deref().filter(|_| own.levels.is_empty()).and_then(|style| {
-            let (list, ..) = styles.list(Some(style))?;
-            self.definitions.get(&self.lists.get(list)?.definition)
-        });
-        Some(linked.unwrap_or(own).clone())
-    }
+/// Definition of lists, or the one that its style leads to.
+fn definition<'n>(
+    definitions: &'n HashMap<String, Definition>,
+    lists: &HashMap<String, List>,
+    id: &str,
+    styles: &Styles,
+) -> Option<&'n Definition> {
+    let own = definitions.get(id)?;
+    let linked = own.link.as_deref().filter(|_| own.levels.is_empty()).and_then(|style| {
+        let (list, ..) = styles.list(Some(style))?;
+        definitions.get(&lists.get(list)?.definition)
+    });
+    Some(linked.unwrap_or(own))
 }
 
 impl Place {
