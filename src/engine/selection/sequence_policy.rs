@@ -96,6 +96,8 @@ pub(in crate::engine) struct RowScores {
     pub scores: Vec<f32>,
     /// the candidates come from the estimate or the last step
     pub is_predicted: bool,
+    /// candidates in RAM, which the CPU scores
+    pub in_ram: Vec<u32>,
     /// candidates on disk alone, which are read to score them
     pub on_disk: Vec<u32>,
     /// bounds on attention weights `[G, P]`, from the scores of the first readback
@@ -191,7 +193,9 @@ impl SequencePolicy {
         let mut pages = if row.is_predicted { self.policy.unpredicted_candidates(&view) } else { self.policy.candidates(&view) };
         let scored: HashSet<u32> = row.runs.pages.iter().copied().collect();
         pages.retain(|page| !scored.contains(page));
-        row.on_disk = at.ram_keys.missing_from_ram(&self.policy.offloaded_candidates(&view));
+        if at.tiers.iter().any(|tier| *tier != Tier::Vram) {
+            (row.in_ram, row.on_disk) = at.ram_keys.partition(self.policy.offloaded_candidates(&view));
+        }
         pages.extend_from_slice(&row.on_disk);
         unique(pages)
     }
@@ -199,9 +203,7 @@ impl SequencePolicy {
     /// Selects the tokens that attention reads, and estimates the pages of the next layer.
     pub fn select(&mut self, at: &LayerInputs, row: &mut RowScores) -> RowSelection {
         let mut totals = row.totals(at.n_head);
-        let mut offloaded = self.policy.offloaded_candidates(&self.view(at, &row.weights));
-        offloaded.retain(|page| !row.on_disk.contains(page));
-        let (pages, in_ram) = at.ram_keys.scores(&offloaded, &row.q);
+        let (pages, in_ram) = at.ram_keys.scores(&row.in_ram, &row.q);
         totals.add(&in_ram);
         row.runs.add_run(&pages, &mut row.scores, in_ram);
         let n_pages = at.tiers.len();

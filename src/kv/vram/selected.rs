@@ -12,6 +12,7 @@
 //! 3. Replacing a stream loses no page that is still needed: pages read from disk for it stay in RAM until they are
 //!    transferred.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::base::limits::{KV_BLOCK_TOKENS, KV_PAGE_TOKENS};
@@ -49,12 +50,13 @@ pub struct RamKeys<'a> {
 }
 
 impl RamKeys<'_> {
-    /// Those of `pages` that are not in RAM. Empty without offload tiers.
-    pub fn missing_from_ram(&self, pages: &[u32]) -> Vec<u32> {
-        let Some(ram_pages) = self.ram_pages else { return Vec::new() };
+    /// Those of `pages` that are in RAM, and those that are not. Both are empty without offload tiers.
+    pub fn partition(&self, pages: Vec<u32>) -> (Vec<u32>, Vec<u32>) {
+        let Some(ram_pages) = self.ram_pages else { return (Vec::new(), Vec::new()) };
         let ids = pages.iter().map(|page| PageId::kv(self.layer as u32, *page));
-        let resident = ram_pages.of(ids, self.spec.page_bytes() as usize);
-        pages.iter().copied().filter(|page| !resident.iter().any(|(candidate, _)| candidate.group == *page)).collect()
+        let in_ram: HashSet<u32> =
+            ram_pages.of(ids, self.spec.page_bytes() as usize).into_iter().map(|(id, _)| id.group).collect();
+        pages.into_iter().partition(|page| in_ram.contains(page))
     }
 
     /// Those of `pages` that are in RAM, and the scores of all their keys for queries f32 `[H, D]`: f32 `[H, n_keys]`.
