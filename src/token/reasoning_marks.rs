@@ -122,7 +122,7 @@ impl Tag {
     }
 }
 
-/// How a block ends.
+/// End of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum End {
     Tag(Tag),

@@ -42,7 +42,7 @@ pub(super) fn tuple(items: Vec<Value>) -> Value {
     Value::from_object(Tuple(items))
 }
 
-/// What `keys`, `values` and `items` of a dictionary return: a sequence that prints with its name.
+/// View of a dictionary, from `keys`, `values` or `items`: a sequence that prints with its name.
 #[derive(Debug)]
 struct View {
     name: &'static str,

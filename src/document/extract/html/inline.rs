@@ -50,6 +50,17 @@ fn has_note_role(node: &NodeRef<'_>) -> bool {
     is("role", "doc-noteref") || is("epub:type", "noteref")
 }
 
+/// Texts of an element, without those of its scripts and style sheets.
+pub fn texts_of<'a>(node: &NodeRef<'a>) -> impl Iterator<Item = NodeRef<'a>> {
+    let is_code = |parent: NodeRef<'_>| matches!(&*parent.node_name().unwrap_or_default(), "script" | "style" | "noscript");
+    node.descendants_it().filter(move |text| text.is_text() && !text.parent().is_some_and(is_code))
+}
+
+/// Number of words with a letter or a digit.
+pub fn n_words(text: &str) -> usize {
+    text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
+}
+
 /// Script of an element that is raised or lowered by its style.
 pub fn script_of_style(node: &NodeRef<'_>, styles: &StyleSheet) -> Option<Script> {
     match styles.value(node, "vertical-align")?.as_str() {

@@ -13,7 +13,7 @@ use dom_query::{Document as Dom, NodeId, NodeRef};
 use super::super::scripts::{MAX_SCRIPT_CHARS, Script};
 use super::super::table_rows::{Cell, Rows};
 use super::super::text_flow::{Flow, Gap};
-use super::inline::{is_copy_of_formula, is_note, refers_to_note, script_of_style, short_text};
+use super::inline::{is_copy_of_formula, is_note, n_words, refers_to_note, script_of_style, short_text, texts_of};
 use super::lists::List;
 use super::spacing;
 use super::style_sheet::StyleSheet;
@@ -136,15 +136,6 @@ fn laid_out<'a>(dom: &'a Dom, root: NodeRef<'a>, skipped: &'a HashSet<NodeId>) -
     (layout.base.finish(), layout.n_hidden_words)
 }
 
-/// Number of words of an element, without those of its scripts.
-fn n_words(node: &NodeRef<'_>) -> usize {
-    let is_code =
-        |node: &NodeRef<'_>| matches!(&*node.node_name().unwrap_or_default(), "script" | "style" | "noscript" | "template");
-    let texts = node.descendants_it().filter(|text| text.is_text() && !text.ancestors_it(Some(2)).any(|parent| is_code(&parent)));
-    let has_letter = |word: &&str| word.contains(char::is_alphanumeric);
-    texts.map(|text| text.text().split_whitespace().filter(has_letter).count()).sum()
-}
-
 impl<'a> Layout<'a> {
     fn flow(&mut self) -> &mut Flow {
         self.flows.last_mut().unwrap_or(&mut self.base)
@@ -178,7 +169,7 @@ impl<'a> Layout<'a> {
             return;
         }
         if self.opened.hides(&node, &self.styles) {
-            self.n_hidden_words += n_words(&node);
+            self.n_hidden_words += texts_of(&node).map(|text| n_words(&text.text())).sum::<usize>();
             return;
         }
         let name = node.node_name().unwrap_or_default();

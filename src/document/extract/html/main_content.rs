@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use dom_query::{Document as Dom, NodeId, NodeRef};
 use dom_smoothie::{Config, Readability};
 
+use super::inline::texts_of;
 use super::layout::text_within;
 use super::spacing;
 use super::visibility::is_heading_button;
@@ -286,11 +287,7 @@ fn link_share(node: &NodeRef<'_>) -> f64 {
 
 /// Number of letters in the page's paragraphs, and at most of its text.
 fn n_prose_letters(dom: &Dom, whole: &str) -> usize {
-    let is_code = |node: &NodeRef<'_>| matches!(&*node.node_name().unwrap_or_default(), "script" | "style" | "noscript");
-    let texts = |node: &NodeRef<'_>| -> usize {
-        let shown = node.descendants_it().filter(|text| text.is_text() && !text.parent().is_some_and(|parent| is_code(&parent)));
-        shown.map(|text| n_letters(&text.text())).sum()
-    };
+    let texts = |node: &NodeRef<'_>| -> usize { texts_of(node).map(|text| n_letters(&text.text())).sum() };
     let n: usize = dom.select("p, pre").nodes().iter().map(texts).sum();
     n.min(n_letters(whole))
 }

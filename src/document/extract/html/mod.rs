@@ -23,6 +23,7 @@ use dom_query::Document as Dom;
 use super::extracted::{ExtractError, Extracted, Part, TextLimit, one_notice};
 use crate::document::encoding::{self, Decoded};
 
+use inline::n_words;
 use layout::text_and_hidden_words;
 pub use layout::text_of;
 
@@ -92,10 +93,6 @@ fn page_text(dom: &Dom) -> Content {
     let Some(main) = main_content::of(dom, &whole) else { return Content { text: whole, n_left_out: 0, n_hidden_words } };
     let n_left_out = n_words(&whole).saturating_sub(n_words(&main));
     Content { text: main, n_left_out, n_hidden_words }
-}
-
-fn n_words(text: &str) -> usize {
-    text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count()
 }
 
 /// "1,240 words"

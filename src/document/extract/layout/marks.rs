@@ -24,7 +24,7 @@ pub fn joined(letters: Vec<Letter>) -> Vec<Letter> {
         let holds = |at: &usize| is_mark.get(*at) == Some(&false) && letters.get(*at).is_some_and(|letter| holds(letter, mark));
         marks.extend(near.into_iter().find(holds).map(|base| (i, base)));
     }
-    let mut joined: Vec<Option<Letter>> = letters.iter().cloned().map(Some).collect();
+    let mut joined: Vec<Option<Letter>> = letters.into_iter().map(Some).collect();
     for (i, base) in marks {
         let mark = joined.get_mut(i).and_then(Option::take);
         if let (Some(mark), Some(Some(base))) = (mark, joined.get_mut(base)) {

@@ -181,7 +181,7 @@ fn numbered_names(font: &Dict<'_>, is_type3: bool) -> HashMap<u32, char> {
 }
 
 /// True if numbers are codes of letters, and no count of glyphs: most are ASCII letters, with gaps between them unless they are
-/// sure to be codes. Control codes, which bitmap fonts of TeX have for ligatures, tell nothing.
+/// sure to be codes. Control codes, which bitmap fonts of TeX have for ligatures, do not count.
 fn is_text(numbers: &[u32], are_codes: bool) -> bool {
     let mut sorted: Vec<u32> = numbers.iter().copied().filter(|n| *n >= 0x20).collect();
     sorted.sort_unstable();
